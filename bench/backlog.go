@@ -28,7 +28,8 @@ const (
 // backlog measures the cost of leases after many leases, and while many jobs wait.
 func backlog() Measurement {
 	target := func(name, of string) Target {
-		return Target{Name: "lease + completeJob " + name + ", against the fresh rate", Figure: "rate", Of: of, Against: backlogFresh, Bound: backlogShare}
+		return Target{Name: "lease + completeJob " + name + ", against the fresh rate", Figure: "rate", Of: of, Against: backlogFresh,
+			Bound: backlogShare}
 	}
 	return Measurement{
 		Name: "backlog", Title: "lease + completeJob with a history and with a queue", Unit: "jobs", InTurn: true,
@@ -58,18 +59,20 @@ func backlog() Measurement {
 			leases, queued := s.sized(backlogLeases, 40), s.sized(backlogQueued, 1000)
 			return []Contestant{
 				{Name: backlogFresh, Role: Peer, Round: round},
-				{Name: backlogBehind, Role: Ours, Differs: fmt.Sprintf("%s leases before", short(float64(leases))), Round: func(ctx context.Context) (Figures, error) {
-					if err := f.endAll(ctx, leases); err != nil {
-						return nil, err
-					}
-					return round(ctx)
-				}},
-				{Name: backlogBefore, Role: Ours, Differs: fmt.Sprintf("%s jobs wait", short(float64(queued))), Round: func(ctx context.Context) (Figures, error) {
-					if err := f.queueUp(ctx, queued); err != nil {
-						return nil, err
-					}
-					return round(ctx)
-				}},
+				{Name: backlogBehind, Role: Ours, Differs: fmt.Sprintf("%s leases before", short(float64(leases))),
+					Round: func(ctx context.Context) (Figures, error) {
+						if err := f.endAll(ctx, leases); err != nil {
+							return nil, err
+						}
+						return round(ctx)
+					}},
+				{Name: backlogBefore, Role: Ours, Differs: fmt.Sprintf("%s jobs wait", short(float64(queued))),
+					Round: func(ctx context.Context) (Figures, error) {
+						if err := f.queueUp(ctx, queued); err != nil {
+							return nil, err
+						}
+						return round(ctx)
+					}},
 			}, nil
 		},
 	}

@@ -60,7 +60,8 @@ func checkpoints() Measurement {
 				return s.atLoad(ctx, steps)
 			}}}
 			return s.limit(ctx).with(all, func(l *limit) Contestant {
-				return l.contestant("checkpoint", heartbeatClients, 1, liveAttempts, "attempt, job, artifact and event in one statement, one commit; no store is asked")
+				return l.contestant("checkpoint", heartbeatClients, 1, liveAttempts,
+					"attempt, job, artifact and event in one statement, one commit; no store is asked")
 			}), nil
 		},
 	}

@@ -91,6 +91,7 @@ func TestLeaseIn(t *testing.T) {
 
 	ended := `{"data":{"completeJob":{"job":{"id":"job_1","status":"COMPLETED"},"next":`
 
-	require.Equal(t, lease{"att_2", "token", "job_2"}, leaseIn([]byte(ended+`{"attemptId":"att_2","fencingToken":"token","job":{"id":"job_2"}}}}}`)))
+	require.Equal(t, lease{"att_2", "token", "job_2"},
+		leaseIn([]byte(ended+`{"attemptId":"att_2","fencingToken":"token","job":{"id":"job_2"}}}}}`)))
 	require.Zero(t, leaseIn([]byte(ended+`null}}}`)))
 }

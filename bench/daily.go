@@ -153,7 +153,8 @@ func (d *day) load(ctx context.Context, streams []stream, span time.Duration) (F
 	group, running := errgroup.WithContext(ctx)
 	for _, one := range streams {
 		group.Go(func() error {
-			f, err := atPace(running, independently(one.rate*d.share), span, one.callers, func(caller int) error { return d.tolerate(one.do(caller)) })
+			f, err := atPace(running, independently(one.rate*d.share), span, one.callers,
+				func(caller int) error { return d.tolerate(one.do(caller)) })
 			mu.Lock()
 			defer mu.Unlock()
 			for _, name := range []string{"p50", "p99", "rate"} {

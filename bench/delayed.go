@@ -38,7 +38,8 @@ func delayed() Measurement {
 		return Target{Name: "delayed: " + name, Figure: figure, Bound: bound, AtMost: true}
 	}
 	return Measurement{
-		Name: "delayed", Title: "delayed jobs: from runAt to the job in a waiting worker's hand, and many at one instant", Unit: "jobs", InTurn: true, Rounds: 1,
+		Name: "delayed", Title: "delayed jobs: from runAt to the job in a waiting worker's hand, and many at one instant", Unit: "jobs",
+		InTurn: true, Rounds: 1,
 		Targets: []Target{
 			ofAll("start lag p99, ms", "p99", 250),
 			ofAll("start lag p99 of jobs submitted just before their time, ms", "announced p99", 250),
@@ -60,7 +61,8 @@ func delayed() Measurement {
 			var all []Contestant
 			for i, rows := range s.Effort.Rows {
 				rows = s.sized(rows, 1000*(i+1))
-				c := Contestant{Name: short(float64(rows)) + " delayed", Role: Peer, Round: func(ctx context.Context) (Figures, error) { return d.round(ctx, rows) }}
+				c := Contestant{Name: short(float64(rows)) + " delayed", Role: Peer,
+					Round: func(ctx context.Context) (Figures, error) { return d.round(ctx, rows) }}
 				if i == len(s.Effort.Rows)-1 {
 					c.Role = Ours
 				}
@@ -85,7 +87,8 @@ type delays struct {
 func (s *Site) newDelays(ctx context.Context) (*delays, error) {
 	d := &delays{site: s}
 	var err error
-	if d.submits, err = s.submitters(ctx, accountsOfBench, submitQuery, func() any { return map[string]any{"input": submission()} }, 1); err != nil {
+	if d.submits, err = s.submitters(ctx, accountsOfBench, submitQuery, func() any { return map[string]any{"input": submission()} },
+		1); err != nil {
 		return nil, err
 	}
 	customers, err := s.customers(ctx, 1)
@@ -256,7 +259,8 @@ func (d *delays) announced(ctx context.Context, n int) (map[string]time.Time, er
 }
 
 func delayedSubmission(at time.Time) map[string]any {
-	return map[string]any{"type": noop, "model": noop, "params": map[string]any{"payload": benchPrompt}, "runAt": at.UTC().Format(time.RFC3339Nano)}
+	return map[string]any{"type": noop, "model": noop, "params": map[string]any{"payload": benchPrompt},
+		"runAt": at.UTC().Format(time.RFC3339Nano)}
 }
 
 // burst lets n jobs be due at one instant and adds what it measures to f.
@@ -284,10 +288,11 @@ func (d *delays) burst(ctx context.Context, n int, f Figures) error {
 	before := d.site.processorTimes()
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		times, err = whilePaced(working, independently(burstSubmits), func(time.Time) bool { return !over.Load() }, len(d.submits), func(i int) error {
-			_, err := d.submits[i]()
-			return err
-		})
+		times, err = whilePaced(working, independently(burstSubmits), func(time.Time) bool { return !over.Load() }, len(d.submits),
+			func(i int) error {
+				_, err := d.submits[i]()
+				return err
+			})
 		return err
 	})
 	group.Go(func() error {

@@ -245,7 +245,8 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	}
 	c.measuring.Store(false)
 	took := time.Since(began).Seconds()
-	f := Figures{"leases lost": float64(c.lost.Load()), "refused": float64(c.later.Load()), "connections lost": float64(c.broken.Load()), "jobs ended": float64(c.ends.Load()), "workers with a job": float64(c.holding.Load())}
+	f := Figures{"leases lost": float64(c.lost.Load()), "refused": float64(c.later.Load()), "connections lost": float64(c.broken.Load()),
+		"jobs ended": float64(c.ends.Load()), "workers with a job": float64(c.holding.Load())}
 	for kind, spent := range c.site.processorTimes() {
 		f[kind+" cores"] = (spent - before[kind]).Seconds() / took
 	}

@@ -47,7 +47,8 @@ func growth() Measurement {
 			var all []Contestant
 			for i, rows := range s.Effort.Rows {
 				rows, workers := s.sized(rows, 1000*(i+1)), s.sized(growthWorkers[min(i, len(growthWorkers)-1)], 4*(i+1))
-				c := Contestant{Name: "a step between", Role: Peer, Differs: fmt.Sprintf("%s rows in jobs, %s waiting workers", short(float64(rows)), short(float64(workers)))}
+				c := Contestant{Name: "a step between", Role: Peer, Differs: fmt.Sprintf("%s rows in jobs, %s waiting workers", short(float64(rows)),
+					short(float64(workers)))}
 				c.Round = func(ctx context.Context) (Figures, error) { return g.round(ctx, rows, workers) }
 				switch i {
 				case len(s.Effort.Rows) - 1:

@@ -49,8 +49,10 @@ func leaseAndComplete() Measurement {
 				return l.contestant("lease-complete", 8, 1, fill, "two statements a job, 8 clients (its best)")
 			})
 			deep := int(30_000 * s.Effort.Span.Seconds())
-			all = s.peer(ctx, "faktory").with(all, against, order{what: "faktory work", clients: n, n: deep / 2}, "over TCP; no history, no fence, up to 30 s may be lost")
-			all = s.peer(ctx, "river").with(all, "River", order{what: "river work", clients: n, n: deep}, "in process, no network; FetchCooldown 1 ms, 100 workers; completes in batches, one row")
+			all = s.peer(ctx, "faktory").with(all, against, order{what: "faktory work", clients: n, n: deep / 2},
+				"over TCP; no history, no fence, up to 30 s may be lost")
+			all = s.peer(ctx, "river").with(all, "River", order{what: "river work", clients: n, n: deep},
+				"in process, no network; FetchCooldown 1 ms, 100 workers; completes in batches, one row")
 			all = s.peer(ctx, "asynq").with(all, asynqName, order{what: "asynq work", clients: n}, "in process, Redis, kept for an hour as history")
 			return all, nil
 		},

@@ -96,7 +96,8 @@ func (s *Site) makeLimit(ctx context.Context) (*limit, error) {
 		return nil, err
 	}
 	l := &limit{site: s, program: program, url: address, env: append(os.Environ(),
-		"PGHOST="+config.Host, "PGPORT="+strconv.Itoa(int(config.Port)), "PGUSER="+config.User, "PGPASSWORD="+config.Password, "PGDATABASE="+limitDatabase)}
+		"PGHOST="+config.Host, "PGPORT="+strconv.Itoa(int(config.Port)), "PGUSER="+config.User, "PGPASSWORD="+config.Password, "PGDATABASE="+
+			limitDatabase)}
 	schema, err := scripts.ReadFile("pgbench/schema.sql")
 	if err != nil {
 		return nil, err

@@ -357,7 +357,8 @@ func atPace(ctx context.Context, gap pace, span time.Duration, callers int, do f
 
 // whilePaced is atPace for as long as more is true of the moment at which a call is due. It
 // returns how long the calls took.
-func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, callers int, do func(caller int) error) ([]time.Duration, error) {
+func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, callers int, do func(caller int) error) ([]time.Duration,
+	error) {
 	next := time.Now()
 	var mu sync.Mutex
 	var times []time.Duration

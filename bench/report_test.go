@@ -61,7 +61,8 @@ func TestResult(t *testing.T) {
 
 		var out bytes.Buffer
 		report := &Report{}
-		result := newResult(Measurement{Title: "a race", Unit: "laps", Targets: []Target{{Name: "fast", Figure: "rate", Against: "peer", Bound: 1}}},
+		result := newResult(Measurement{Title: "a race", Unit: "laps",
+			Targets: []Target{{Name: "fast", Figure: "rate", Against: "peer", Bound: 1}}},
 			[]Contestant{{Name: reelay, Role: Ours}, {Name: "peer", Role: Peer, Differs: "runs downhill"}},
 			[][]Figures{{{"rate": 12345, "p50": 1.234}, {"rate": 14345, "p50": 1.234}}, {{"rate": 20000}, {"rate": 20000}}})
 		report.add(result, []string{"Faktory is not available: no network"})

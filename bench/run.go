@@ -12,7 +12,8 @@ import (
 
 // Run makes measurements one after another and returns their results. It continues after a
 // measurement that fails, and returns the errors at the end.
-func Run(ctx context.Context, all []Measurement, open func(ctx context.Context, name string) (*Site, func() error, error)) (*Report, error) {
+func Run(ctx context.Context, all []Measurement, open func(ctx context.Context, name string) (*Site, func() error, error)) (*Report,
+	error) {
 	report := &Report{Began: time.Now().UTC(), CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	defer func() { report.Seconds = time.Since(report.Began).Seconds() }()
 	var failed []error
@@ -34,7 +35,8 @@ func Run(ctx context.Context, all []Measurement, open func(ctx context.Context, 
 }
 
 // runNamed makes the measurements with one name on one site.
-func runNamed(ctx context.Context, all []Measurement, open func(context.Context, string) (*Site, func() error, error), report *Report) (err error) {
+func runNamed(ctx context.Context, all []Measurement, open func(context.Context, string) (*Site, func() error, error),
+	report *Report) (err error) {
 	site, closeSite, err := open(ctx, all[0].Name)
 	if err != nil {
 		return err

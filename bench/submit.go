@@ -95,11 +95,14 @@ func submitBy(clients int) Measurement {
 			}
 			all := []Contestant{ours(s, steps)}
 			all = s.limit(ctx).with(all, func(l *limit) Contestant {
-				return l.contestant("insert", min(clients, mostConns), 1, "TRUNCATE jobs", "one row of 398 bytes with three indexes, one commit; at most 64 clients")
+				return l.contestant("insert", min(clients, mostConns), 1, "TRUNCATE jobs",
+					"one row of 398 bytes with three indexes, one commit; at most 64 clients")
 			})
 			all = s.peer(ctx, "river").with(all, riverName, order{what: "river insert", clients: clients}, "in process, no HTTP, no key; one row")
-			all = s.peer(ctx, "asynq").with(all, asynqName, order{what: "asynq enqueue", clients: clients}, "in process, Redis: up to 1 s of acknowledged jobs may be lost")
-			all = s.peer(ctx, "faktory").with(all, faktorName, order{what: "faktory push", clients: clients}, "over TCP, its own Redis: up to 30 s of acknowledged jobs may be lost")
+			all = s.peer(ctx, "asynq").with(all, asynqName, order{what: "asynq enqueue", clients: clients},
+				"in process, Redis: up to 1 s of acknowledged jobs may be lost")
+			all = s.peer(ctx, "faktory").with(all, faktorName, order{what: "faktory push", clients: clients},
+				"over TCP, its own Redis: up to 30 s of acknowledged jobs may be lost")
 			return all, nil
 		},
 	}
@@ -132,10 +135,13 @@ func submitMany() Measurement {
 			}
 			all := []Contestant{ours(s, steps)}
 			all = s.limit(ctx).with(all, func(l *limit) Contestant {
-				return l.contestant("insert-100", clients, each, "TRUNCATE jobs, events, outbox", "a job, an event and an outbox row each, 100 of each in a commit")
+				return l.contestant("insert-100", clients, each, "TRUNCATE jobs, events, outbox",
+					"a job, an event and an outbox row each, 100 of each in a commit")
 			})
-			all = s.peer(ctx, "river").with(all, riverBulk, order{what: "river insert-many-fast", clients: clients}, "in process, COPY, one row each")
-			all = s.peer(ctx, "faktory").with(all, faktorName, order{what: "faktory push-bulk", clients: clients}, "over TCP, up to 30 s may be lost")
+			all = s.peer(ctx, "river").with(all, riverBulk, order{what: "river insert-many-fast", clients: clients},
+				"in process, COPY, one row each")
+			all = s.peer(ctx, "faktory").with(all, faktorName, order{what: "faktory push-bulk", clients: clients},
+				"over TCP, up to 30 s may be lost")
 			return all, nil
 		},
 	}

@@ -54,7 +54,8 @@ func subscriptions() Measurement {
 				s.Lacks("gqlgen", err)
 				return all, nil
 			}
-			return append(all, Contestant{Name: "gqlgen", Role: Peer, Differs: "no key, no database, nothing but the event in memory", Round: bare.round}), nil
+			return append(all, Contestant{Name: "gqlgen", Role: Peer, Differs: "no key, no database, nothing but the event in memory",
+				Round: bare.round}), nil
 		},
 	}
 }
@@ -199,7 +200,7 @@ func (s *Site) listeners(ctx context.Context, n int) (*audience, error) {
 	if err != nil || answer.Lease == nil {
 		return nil, errors.Join(err, errors.New("the worker got no job"))
 	}
-	hold, turn := answer.Lease.Hold(), 0
+	hold, turn := answer.Lease.Fence(), 0
 	s.keepLease(ctx, w, hold)
 	report := func(ctx context.Context) error {
 		turn++ // differs enough from the last report to be an event
@@ -224,7 +225,7 @@ func (s *Site) socketKeys(ctx context.Context) func(i int) (string, error) {
 }
 
 // keepLease renews a lease until the measurement has ended.
-func (s *Site) keepLease(ctx context.Context, w worker, hold client.Hold) {
+func (s *Site) keepLease(ctx context.Context, w worker, hold client.Fence) {
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.later(func(context.Context) error { end(); return nil })
 	go func() {

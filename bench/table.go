@@ -36,7 +36,8 @@ func (r *Report) Print(out io.Writer) error {
 		case !v.Met:
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", v.Name, short(v.Ours), orNone(v.Limit), orNone(v.Peer), orNone(v.Ratio), bound, short(v.Target), verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s%s\t%s\n", v.Name, short(v.Ours), orNone(v.Limit), orNone(v.Peer), orNone(v.Ratio), bound,
+			short(v.Target), verdict)
 	}
 	fmt.Fprintf(w, "\n%d CPUs, %s, %.0f s in all; medians\n", r.CPUs, r.Go, r.Seconds)
 	return w.Flush()

@@ -142,7 +142,8 @@ func (c caller) post(ctx context.Context, req *graphql.Request, resp *graphql.Re
 		return unreachable(c.endpoint.Host, err)
 	}
 	if len(raw) > maxAnswer {
-		return &Error{Code: CodeUnavailable, Unsettled: true, Message: fmt.Sprintf("%s: the answer is longer than %d MiB", req.OpName, maxAnswer>>20)}
+		return &Error{Code: CodeUnavailable, Unsettled: true, Message: fmt.Sprintf("%s: the answer is longer than %d MiB", req.OpName,
+			maxAnswer>>20)}
 	}
 	return decode(answer, raw, resp.Data)
 }

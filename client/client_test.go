@@ -62,7 +62,8 @@ func TestCall(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, "Bearer rl_test", key)
-		require.Equal(t, map[string]any{"input": map[string]any{"model": "testcard", "prompt": "a lighthouse", "idempotencyKey": "k1"}}, sent["variables"])
+		require.Equal(t, map[string]any{"input": map[string]any{"model": "testcard", "prompt": "a lighthouse", "idempotencyKey": "k1"}},
+			sent["variables"])
 		require.True(t, got.Deduplicated)
 		require.Equal(t, int64(9007199254740993), got.Job.Result.SizeBytes)
 	})
@@ -119,7 +120,8 @@ func TestCallFails(t *testing.T) {
 		"UnauthenticatedWithText": {401, "", "who are you?",
 			client.Error{Code: client.CodeUnauthenticated, Message: "HOST answered 401 Unauthorized: who are you?"}, false},
 		"StartingUp": {503, "7", "not ready",
-			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 503 Service Unavailable: not ready", RetryAfter: 7 * time.Second}, true},
+			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 503 Service Unavailable: not ready", RetryAfter: 7 * time.Second},
+			true},
 		"ProxyPage": {200, "", "<html>welcome</html>",
 			client.Error{Code: client.CodeUnavailable, Message: "HOST answered 200 OK with a page for browsers"}, true},
 		"PageOfAnotherPath": {404, "", "<html>not here</html>",

@@ -134,7 +134,8 @@ func (d *download) request(ctx context.Context) error {
 	case answer.StatusCode == http.StatusPartialContent && d.done > 0:
 	case answer.StatusCode == http.StatusRequestedRangeNotSatisfiable,
 		answer.StatusCode == http.StatusOK && answer.ContentLength >= 0 && answer.ContentLength != d.artifact.SizeBytes:
-		return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("the size of %s in the store is not the expected %d bytes", d.artifact.Id, d.artifact.SizeBytes)}
+		return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("the size of %s in the store is not the expected %d bytes", d.artifact.Id,
+			d.artifact.SizeBytes)}
 	case answer.StatusCode == http.StatusOK:
 		if err := d.restart(); err != nil {
 			return fmt.Errorf("download %s: %w", d.artifact.Id, err)
@@ -151,7 +152,8 @@ func (d *download) copy(ctx context.Context, host string, body io.Reader) error 
 	for {
 		n, readErr := body.Read(buffer)
 		if d.done+int64(n) > d.artifact.SizeBytes {
-			return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("%s is longer than the expected %d bytes", d.artifact.Id, d.artifact.SizeBytes)}
+			return &Error{Code: CodeChecksumMismatch, Message: fmt.Sprintf("%s is longer than the expected %d bytes", d.artifact.Id,
+				d.artifact.SizeBytes)}
 		}
 		if _, err := d.file.Write(buffer[:n]); err != nil {
 			return fmt.Errorf("download %s: %w", d.artifact.Id, err)

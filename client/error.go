@@ -105,7 +105,8 @@ func (g graphError) asError(answer *http.Response) *Error {
 
 // unreachable returns the error of a request that got no answer.
 func unreachable(host string, err error) *Error {
-	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %s", host, reason(err)), Unsettled: !unsent(err), cause: err}
+	return &Error{Code: CodeUnavailable, Message: fmt.Sprintf("%s cannot be reached: %s", host, reason(err)), Unsettled: !unsent(err),
+		cause: err}
 }
 
 // reason says why a request failed, without the URL and the steps that Go's errors list.

@@ -137,7 +137,8 @@ type DeadLetterFilter struct {
 // DeadLetters returns one page of the dead letters, newest first; first and after are those of
 // Jobs. It needs an operator's key, as everything about dead letters.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter, first int, after string) (*DeadLetterPage, error) {
-	data, err := deadLetters(ctx, repeater{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, &f.Resolved, optional(first), optional(after))
+	data, err := deadLetters(ctx, repeater{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, &f.Resolved,
+		optional(first), optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +187,8 @@ func (c *Client) RedriveDeadLetter(ctx context.Context, id string, params []byte
 // filter (0 means 1,000), the first canary ones before the others, perMinute at a time (0 means
 // 600). It returns their number.
 func (c *Client) RedriveDeadLetters(ctx context.Context, f DeadLetterFilter, limit, perMinute, canary int) (int, error) {
-	data, err := redriveDeadLetters(ctx, caller{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, optional(limit), optional(perMinute), optional(canary))
+	data, err := redriveDeadLetters(ctx, caller{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, optional(limit),
+		optional(perMinute), optional(canary))
 	if err != nil {
 		return 0, err
 	}
@@ -226,7 +228,8 @@ func (c *Client) StartBulk(ctx context.Context, in BulkInput, dryRun bool) (*Bul
 	if dryRun || in.Key != "" {
 		via = repeater{c}
 	}
-	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, optional(in.Tier), &dryRun, optional(in.PerMinute), optional(in.Canary), in.IDs, &in.Eligible, optional(in.Key), in.Priority)
+	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, optional(in.Tier), &dryRun, optional(in.PerMinute), optional(in.Canary),
+		in.IDs, &in.Eligible, optional(in.Key), in.Priority)
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,8 @@ func TestUpload(t *testing.T) {
 		var length int64
 		c, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			got, length, header, key = r.Method+" "+string(body), r.ContentLength, r.Header.Get("X-Goog-If-Generation-Match"), r.Header.Get("Authorization")
+			got, length, header, key = r.Method+" "+string(body), r.ContentLength, r.Header.Get("X-Goog-If-Generation-Match"),
+				r.Header.Get("Authorization")
 		})
 		target := &client.UploadTarget{Url: "/objects/x?sig=1", Method: "PUT", Headers: json.RawMessage(`{"x-goog-if-generation-match":"0"}`)}
 

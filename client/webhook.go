@@ -31,7 +31,8 @@ func (c *Client) WebhookDeliveries(ctx context.Context, f WebhookFilter, first i
 // CreateWebhookEndpoint creates an endpoint that is notified when the account's jobs
 // end. Without events it receives all events of the format. Its secret is returned only
 // here.
-func (c *Client) CreateWebhookEndpoint(ctx context.Context, url string, format WebhookFormat, events []string) (*CreatedWebhookEndpoint, error) {
+func (c *Client) CreateWebhookEndpoint(ctx context.Context, url string, format WebhookFormat, events []string) (*CreatedWebhookEndpoint,
+	error) {
 	data, err := createWebhookEndpoint(ctx, caller{c}, url, events, format)
 	if err != nil {
 		return nil, err

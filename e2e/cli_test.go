@@ -52,7 +52,8 @@ func TestCLI(t *testing.T) {
 		_, errs, status := s.command(t, "submit", "--prompt", "a harbour at dawn", "--duration", "1", "--pace", "0", "--wait", "--output", video)
 		require.Zero(t, status, errs)
 
-		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,pix_fmt,nb_read_packets", "-of", "csv=p=0", video).Output()
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_packets", "-show_entries", "stream=codec_name,pix_fmt,nb_read_packets", "-of",
+			"csv=p=0", video).Output()
 		require.NoError(t, err)
 		require.Equal(t, "h264,yuv420p,24", strings.TrimSpace(string(out)))
 	})
@@ -61,8 +62,10 @@ func TestCLI(t *testing.T) {
 		t.Parallel()
 
 		s := common(t)
-		id := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()), "id")
-		again := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()), "id")
+		id := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()),
+			"id")
+		again := field(t, s.document(t, "submit", "--prompt", "a night train", "--duration", "1", "--pace", "0", "--idempotency-key", t.Name()),
+			"id")
 		lines, errs, status := s.command(t, "watch", id, "--json")
 		require.Zero(t, status, errs)
 		job := s.document(t, "get", id)
@@ -102,7 +105,8 @@ func TestCLI(t *testing.T) {
 		out, errs, status := s.command(t, "list", "periwinkle")
 		require.Zero(t, status)
 		require.Empty(t, out, "an empty list has no header")
-		require.Equal(t, "No jobs found. Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched.\n", errs)
+		require.Equal(t, "No jobs found. Words match ids, idempotency keys and metadata values. Prompts are encrypted and cannot be searched.\n",
+			errs)
 		_, errs, _ = s.command(t, "list", "user:nobody")
 		require.Equal(t, "No jobs found.\n", errs)
 		_, errs, _ = s.command(t, "list", "periwinkle", "--json")
@@ -151,7 +155,8 @@ func TestCLI(t *testing.T) {
 
 		s := common(t)
 		clip := filepath.Join(t.TempDir(), "clip.mp4")
-		out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=320x180:d=1", "-pix_fmt", "yuv420p", clip).CombinedOutput()
+		out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=320x180:d=1", "-pix_fmt", "yuv420p",
+			clip).CombinedOutput()
 		require.NoError(t, err, string(out))
 		source := s.document(t, "submit", "--prompt", "a harbour", "--duration", "1", "--pace", "0")
 

@@ -23,7 +23,8 @@ func TestDoctor(t *testing.T) {
 			levels[f["check"].(string)] = f["level"].(string)
 			require.NotContains(t, []string{"BROKEN", "UNKNOWN"}, f["level"], f)
 		}
-		for _, check := range []string{"schema", "objects", "probe", "durability", "redis", "redis-access", "redis-persistence", "redis-eviction", "redis-keys"} {
+		for _, check := range []string{"schema", "objects", "probe", "durability", "redis", "redis-access", "redis-persistence", "redis-eviction",
+			"redis-keys"} {
 			require.Equal(t, "OK", levels[check], check)
 		}
 	})

@@ -19,7 +19,8 @@ func TestDraft(t *testing.T) {
 	sheet := filepath.Join(t.TempDir(), "sheet.png")
 	scene := []string{"--prompt", "a fox in the snow", "--duration", "2", "--pace", "0"}
 
-	out, errs, status := s.command(t, append([]string{"draft", "--seed-list", "7,11", "--steps", "2", "--sheet", sheet, "--json"}, scene...)...)
+	out, errs, status := s.command(t, append([]string{"draft", "--seed-list", "7,11", "--steps", "2", "--sheet", sheet, "--json"},
+		scene...)...)
 	require.Zero(t, status, errs)
 	var shown struct {
 		Takes, Sheet string

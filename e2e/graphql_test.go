@@ -49,34 +49,42 @@ func TestGraphQL(t *testing.T) {
 		}
 		const unknown = "00000000-0000-7000-8000-000000000000"
 		for name, wrong := range map[string]struct{ key, body, code string }{
-			"no key":                 {"", `{"query": "{ viewer { role } }"}`, "UNAUTHENTICATED"},
-			"an unknown key":         {"rl_unknown", `{"query": "{ viewer { role } }"}`, "UNAUTHENTICATED"},
-			"a wrong role":           {s.keys.ClientKey, `{"query": "{ queues { depth } }"}`, "FORBIDDEN"},
-			"a client as a worker":   {s.keys.ClientKey, `{"query": "mutation { deregisterWorker(workerId: \"wrk_` + unknown + `\") { id } }"}`, "FORBIDDEN"},
-			"an enrolment key":       {s.keys.WorkerKey, `{"query": "mutation { leaseJob(input: {workerId: \"wrk_` + unknown + `\"}) { lease { attemptId } } }"}`, "FORBIDDEN"},
-			"an empty prompt":        {s.keys.ClientKey, quoted(`""`), "INVALID_INPUT"},
-			"no prompt":              {s.keys.ClientKey, quoted(`null`), "INVALID_INPUT"},
-			"a prompt of 100 kB":     {s.keys.ClientKey, quoted(`"` + strings.Repeat("a", 100_000) + `"`), "INVALID_INPUT"},
-			"a prompt with NUL":      {s.keys.ClientKey, quoted(`"a\u0000b"`), "INVALID_INPUT"},
-			"a lone surrogate":       {s.keys.ClientKey, quoted(`"a\ud800b"`), "INVALID_INPUT"},
-			"invalid UTF-8":          {s.keys.ClientKey, quoted("\"a\xff\""), "GRAPHQL_PARSE_FAILED"},
-			"an unknown model":       {s.keys.ClientKey, submit(`model: \"sora\", prompt: \"x\"`), "INVALID_INPUT"},
-			"negative seconds":       {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: -1}`), "INVALID_INPUT"},
-			"a billion seconds":      {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: 1000000000}`), "INVALID_INPUT"},
-			"seconds that are NaN":   {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: NaN}`), "INVALID_INPUT"},
-			"an unknown resolution":  {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {resolution: \"9000p\"}`), "INVALID_INPUT"},
+			"no key":         {"", `{"query": "{ viewer { role } }"}`, "UNAUTHENTICATED"},
+			"an unknown key": {"rl_unknown", `{"query": "{ viewer { role } }"}`, "UNAUTHENTICATED"},
+			"a wrong role":   {s.keys.ClientKey, `{"query": "{ queues { depth } }"}`, "FORBIDDEN"},
+			"a client as a worker": {s.keys.ClientKey, `{"query": "mutation { deregisterWorker(workerId: \"wrk_` + unknown + `\") { id } }"}`,
+				"FORBIDDEN"},
+			"an enrolment key": {s.keys.WorkerKey, `{"query": "mutation { leaseJob(input: {workerId: \"wrk_` + unknown +
+				`\"}) { lease { attemptId } } }"}`, "FORBIDDEN"},
+			"an empty prompt":    {s.keys.ClientKey, quoted(`""`), "INVALID_INPUT"},
+			"no prompt":          {s.keys.ClientKey, quoted(`null`), "INVALID_INPUT"},
+			"a prompt of 100 kB": {s.keys.ClientKey, quoted(`"` + strings.Repeat("a", 100_000) + `"`), "INVALID_INPUT"},
+			"a prompt with NUL":  {s.keys.ClientKey, quoted(`"a\u0000b"`), "INVALID_INPUT"},
+			"a lone surrogate":   {s.keys.ClientKey, quoted(`"a\ud800b"`), "INVALID_INPUT"},
+			"invalid UTF-8":      {s.keys.ClientKey, quoted("\"a\xff\""), "GRAPHQL_PARSE_FAILED"},
+			"an unknown model":   {s.keys.ClientKey, submit(`model: \"sora\", prompt: \"x\"`), "INVALID_INPUT"},
+			"negative seconds": {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: -1}`),
+				"INVALID_INPUT"},
+			"a billion seconds": {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: 1000000000}`),
+				"INVALID_INPUT"},
+			"seconds that are NaN": {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {durationSeconds: NaN}`),
+				"INVALID_INPUT"},
+			"an unknown resolution": {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", params: {resolution: \"9000p\"}`),
+				"INVALID_INPUT"},
 			"a tier above one's own": {s.keys.ClientKey, submit(`model: \"testcard\", prompt: \"x\", tier: CRITICAL`), "FORBIDDEN"},
 			"an unknown job":         {s.keys.ClientKey, `{"query": "{ job(id: \"job_` + unknown + `\") { id } }"}`, "NOT_FOUND"},
 			"an id that is none":     {s.keys.ClientKey, `{"query": "{ job(id: \"1 OR 1=1\") { id } }"}`, "NOT_FOUND"},
 			"an id of another kind":  {s.keys.ClientKey, `{"query": "{ job(id: \"art_` + unknown + `\") { id } }"}`, "NOT_FOUND"},
-			"a malformed cursor":     {s.keys.ClientKey, `{"query": "{ jobs(after: \"nonsense\") { totalCount edges { cursor } } }"}`, "INVALID_INPUT"},
-			"first: 0":               {s.keys.ClientKey, `{"query": "{ jobs(first: 0) { edges { cursor } } }"}`, "INVALID_INPUT"},
-			"first: -1":              {s.keys.ClientKey, `{"query": "{ jobs(first: -1) { edges { cursor } } }"}`, "INVALID_INPUT"},
-			"first: 10000":           {s.keys.ClientKey, `{"query": "{ jobs(first: 10000) { edges { cursor } } }"}`, "INVALID_INPUT"},
-			"a filter with NUL":      {s.keys.ClientKey, `{"query": "query($f: JobFilter) { jobs(filter: $f) { totalCount } }", "variables": {"f": {"type": "a\u0000b"}}}`, "INVALID_INPUT"},
-			"a query that is none":   {s.keys.ClientKey, `{"query": "{ jobs("}`, "GRAPHQL_PARSE_FAILED"},
-			"a field that is not":    {s.keys.ClientKey, `{"query": "{ films { id } }"}`, "GRAPHQL_VALIDATION_FAILED"},
-			"a batch":                {s.keys.ClientKey, `[{"query": "{ viewer { role } }"}]`, "GRAPHQL_PARSE_FAILED"},
+			"a malformed cursor": {s.keys.ClientKey, `{"query": "{ jobs(after: \"nonsense\") { totalCount edges { cursor } } }"}`,
+				"INVALID_INPUT"},
+			"first: 0":     {s.keys.ClientKey, `{"query": "{ jobs(first: 0) { edges { cursor } } }"}`, "INVALID_INPUT"},
+			"first: -1":    {s.keys.ClientKey, `{"query": "{ jobs(first: -1) { edges { cursor } } }"}`, "INVALID_INPUT"},
+			"first: 10000": {s.keys.ClientKey, `{"query": "{ jobs(first: 10000) { edges { cursor } } }"}`, "INVALID_INPUT"},
+			"a filter with NUL": {s.keys.ClientKey,
+				`{"query": "query($f: JobFilter) { jobs(filter: $f) { totalCount } }", "variables": {"f": {"type": "a\u0000b"}}}`, "INVALID_INPUT"},
+			"a query that is none": {s.keys.ClientKey, `{"query": "{ jobs("}`, "GRAPHQL_PARSE_FAILED"},
+			"a field that is not":  {s.keys.ClientKey, `{"query": "{ films { id } }"}`, "GRAPHQL_VALIDATION_FAILED"},
+			"a batch":              {s.keys.ClientKey, `[{"query": "{ viewer { role } }"}]`, "GRAPHQL_PARSE_FAILED"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -165,7 +173,8 @@ func TestGraphQL(t *testing.T) {
 			&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 		require.NoError(t, err)
 		defer conn.CloseNow()
-		require.NoError(t, wsjson.Write(t.Context(), conn, map[string]any{"type": "connection_init", "payload": map[string]string{"authorization": "rl_wrong"}}))
+		require.NoError(t, wsjson.Write(t.Context(), conn,
+			map[string]any{"type": "connection_init", "payload": map[string]string{"authorization": "rl_wrong"}}))
 
 		_, _, err = conn.Read(t.Context())
 		for err == nil {

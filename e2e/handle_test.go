@@ -27,12 +27,14 @@ type outside struct{ model string }
 
 func serveOutside(model string) error {
 	if model == interruptible {
-		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "interruptible 1", Models: runtime.Offers(model)}, resuming{})
+		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "interruptible 1", Models: runtime.Offers(model)},
+			resuming{})
 	}
 	if model == summing {
 		return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "summing 1", Models: runtime.Offers(model)}, sum{})
 	}
-	return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "outside 1", Models: runtime.Offers(model)}, outside{model})
+	return runtime.Serve(context.Background(), os.Stdin, os.Stdout, runtime.Ready{Runtime: "outside 1", Models: runtime.Offers(model)},
+		outside{model})
 }
 
 func (outside) Load(context.Context, string) error { return nil }
@@ -110,7 +112,8 @@ func TestHandle(t *testing.T) {
 			t.Parallel()
 			s := common(t)
 			c := s.client(t)
-			_, err := s.dial(t, s.keys.AdminKey).ApplyModels(t.Context(), "models.yaml", "models: [{name: "+model+`, type: outside.run, description: Work that goes on elsewhere.,
+			_, err := s.dial(t, s.keys.AdminKey).ApplyModels(t.Context(), "models.yaml", "models: [{name: "+model+
+				`, type: outside.run, description: Work that goes on elsewhere.,
 				gpuTypes: [any], produces: output, timeoutSeconds: 600, gpuSecondsPerSecond: 1, params: {type: object}}]`, false)
 			require.NoError(t, err)
 			first := s.workerOf(t, model, model+"="+command)

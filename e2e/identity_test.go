@@ -33,7 +33,8 @@ func TestIdentity(t *testing.T) {
 	}, dataDir(t), "--agents", "0")
 	require.NoError(t, err)
 	t.Cleanup(s.end)
-	s.ask(t.Context(), t, s.keys.OperatorKey, `mutation ($source: String!) { applyPools(input: {source: $source}) { kind } }`, map[string]any{"source": `
+	s.ask(t.Context(), t, s.keys.OperatorKey, `mutation ($source: String!) { applyPools(input: {source: $source}) { kind } }`,
+		map[string]any{"source": `
 pools:
   - name: spot
     provider: gce
@@ -44,7 +45,8 @@ pools:
     models: [testcard]
     minWorkers: 1
     maxWorkers: 1
-    settings: {project: ` + fakegce.Project + `, image: projects/p/global/images/worker, container: reelay-agent, serviceAccount: worker@p.iam.gserviceaccount.com}`}, &struct{}{})
+    settings: {project: ` + fakegce.Project +
+			`, image: projects/p/global/images/worker, container: reelay-agent, serviceAccount: worker@p.iam.gserviceaccount.com}`}, &struct{}{})
 	var machine *compute.Instance
 	testrun.Eventually(t, "the scaler makes a machine", func() bool {
 		all := cloud.Instances()
@@ -66,8 +68,9 @@ pools:
 	log := filepath.Join(t.TempDir(), "agent.log")
 	agent, err := localstack.StartChild(localstack.ChildConfig{
 		Name: "agent", Path: reelay, Log: log, Grace: time.Minute,
-		Args: []string{"agent", "--endpoint", s.keys.Endpoint, "--provider", "gce", "--instance-id", machine.Name, "--pool", pool, "--region", "us-central1", "--gpu-type", "L4", "--models", "testcard", "--work-dir", t.TempDir()},
-		Env:  append(os.Environ(), "GCE_METADATA_HOST="+metadata.Host, "REELAY_API_KEY="),
+		Args: []string{"agent", "--endpoint", s.keys.Endpoint, "--provider", "gce", "--instance-id", machine.Name, "--pool", pool, "--region",
+			"us-central1", "--gpu-type", "L4", "--models", "testcard", "--work-dir", t.TempDir()},
+		Env: append(os.Environ(), "GCE_METADATA_HOST="+metadata.Host, "REELAY_API_KEY="),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { agent.Stop(t.Context()) })
@@ -98,13 +101,15 @@ pools:
 	for _, f := range report.Findings {
 		levels[f.Check] = f.Level
 	}
-	require.Equal(t, []string{"OK", "OK", "BROKEN"}, []string{levels["gce-credentials"], levels["gce-permissions"], levels["gce-image"]}, string(out))
+	require.Equal(t, []string{"OK", "OK", "BROKEN"}, []string{levels["gce-credentials"], levels["gce-permissions"], levels["gce-image"]},
+		string(out))
 
 	token, err := issuer.Token(s.keys.Endpoint, machine)
 	require.NoError(t, err)
 	forged := token[:len(token)-20] + strings.Repeat("A", 20)
 	input := map[string]any{
-		"provider": "gce", "providerInstanceId": machine.Name, "poolId": pool, "region": "us-central1", "gpuType": "L4", "models": []string{"testcard"}, "agentVersion": "test",
+		"provider": "gce", "providerInstanceId": machine.Name, "poolId": pool, "region": "us-central1", "gpuType": "L4",
+		"models": []string{"testcard"}, "agentVersion": "test",
 	}
 	for _, try := range []struct {
 		token, header, holds string

@@ -31,14 +31,17 @@ func TestImports(t *testing.T) {
 		never []string
 	}{
 		{"migrations", true, []string{module + "/models", module + "/jobs"}},
-		{"models", true, []string{module + "/jobs", module + "/graph", module + "/web/door", module + "/web/console", "github.com/hibiken/asynq", "github.com/redis/go-redis/v9"}},
-		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module + "/graph", module + "/web/door", module + "/web/console"}},
+		{"models", true, []string{module + "/jobs", module + "/graph", module + "/web/door", module + "/web/console", "github.com/hibiken/asynq",
+			"github.com/redis/go-redis/v9"}},
+		{"jobs", false, []string{"github.com/hibiken/asynq", "github.com/redis/go-redis/v9", "github.com/99designs/gqlgen", "net/http", module +
+			"/graph", module + "/web/door", module + "/web/console"}},
 		{"graph", true, []string{module + "/web/door", module + "/web/console"}},
 		{"graph", false, []string{"github.com/uptrace/bun"}},
 		{"web/console/...", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/rest", module + "/web/videos"}},
 		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/videos"}},
 		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest"}},
-		{"web/door", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest", module + "/web/videos"}},
+		{"web/door", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest", module +
+			"/web/videos"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},
 		{"internal/httpguard", true, []string{module + "/jobs", module + "/models"}},
 		{"internal/sse", true, []string{module + "/jobs", module + "/models"}},
@@ -48,10 +51,12 @@ func TestImports(t *testing.T) {
 			module + "/jobs", module + "/models", module + "/graph", module + "/cmd/reelay/internal/servers",
 			"github.com/uptrace/bun", "github.com/redis/go-redis/v9", "github.com/hibiken/asynq",
 		}},
-		{"cmd/reelay/internal/demo", true, []string{module + "/jobs", module + "/models", module + "/graph", module + "/cmd/reelay/internal/servers", "github.com/uptrace/bun"}},
+		{"cmd/reelay/internal/demo", true, []string{module + "/jobs", module + "/models", module + "/graph", module +
+			"/cmd/reelay/internal/servers", "github.com/uptrace/bun"}},
 		{"cmd/reelay-agent", true, []string{
 			module + "/jobs", module + "/models", module + "/graph", module + "/web/door", module + "/web/console", "github.com/uptrace/bun",
-			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", module + "/gpu/provider/gce", "google.golang.org/api/compute/v1", "github.com/99designs/gqlgen/graphql/handler",
+			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", module + "/gpu/provider/gce",
+			"google.golang.org/api/compute/v1", "github.com/99designs/gqlgen/graphql/handler",
 		}},
 	} {
 		t.Run(rule.pkg, func(t *testing.T) {

@@ -50,7 +50,8 @@ func TestPreemption(t *testing.T) {
 	c := s.client(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	_, err = s.dial(t, s.keys.AdminKey).ApplyModels(t.Context(), "models.yaml", `models: [{name: interruptible, type: interruptible.run, description: Work that is interrupted.,
+	_, err = s.dial(t, s.keys.AdminKey).ApplyModels(t.Context(), "models.yaml",
+		`models: [{name: interruptible, type: interruptible.run, description: Work that is interrupted.,
 		gpuTypes: [any], produces: output, timeoutSeconds: 600, gpuSecondsPerSecond: 1, params: {type: object}}]`, false)
 	require.NoError(t, err)
 	preempted := make(chan struct{})
@@ -73,7 +74,8 @@ func TestPreemption(t *testing.T) {
 	t.Cleanup(cloud.Close)
 	t.Cleanup(cloud.CloseClientConnections)
 	command := fmt.Sprintf("%s=env %s=%s %s", interruptible, asOutside, interruptible, self)
-	first := s.workerOf(t, "preempted", command, "REELAY_AGENT_WORKERS=2", "REELAY_AGENT_NOTICES=gce", "GCE_METADATA_HOST="+strings.TrimPrefix(cloud.URL, "http://"))
+	first := s.workerOf(t, "preempted", command, "REELAY_AGENT_WORKERS=2", "REELAY_AGENT_NOTICES=gce", "GCE_METADATA_HOST="+
+		strings.TrimPrefix(cloud.URL, "http://"))
 	var ids []string
 	for range 2 { // a job for each worker of the machine
 		submitted, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: interruptible})

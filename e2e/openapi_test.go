@@ -37,7 +37,8 @@ func TestOpenAPI_IsWhatTheServerDoes(t *testing.T) {
 	}{{s.keys.ClientKey, nil}, {s.keys.OperatorKey, operators}} {
 		ids, err := json.Marshal(s.things(t))
 		require.NoError(t, err)
-		cmd := testrun.Command(t, "sh", append([]string{filepath.Join(folder, "check.sh"), s.keys.Endpoint, run.key, examples, phases}, run.options...)...)
+		cmd := testrun.Command(t, "sh", append([]string{filepath.Join(folder, "check.sh"), s.keys.Endpoint, run.key, examples, phases},
+			run.options...)...)
 		cmd.Env = append(os.Environ(), "REELAY_IDS="+string(ids))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))

@@ -102,7 +102,8 @@ func (c *crowd) submit(ctx context.Context, api *client.Client, key string) stri
 	defer cancel()
 	params := json.RawMessage(`{"durationSeconds": 1, "fps": 6, "pace": 0}`)
 	for ctx.Err() == nil {
-		done, err := api.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: new("one of a crowd"), Params: &params, IdempotencyKey: &key})
+		done, err := api.SubmitJob(ctx, client.SubmitJobInput{Model: "testcard", Prompt: new("one of a crowd"), Params: &params,
+			IdempotencyKey: &key})
 		if err == nil {
 			return done.Job.Id
 		}

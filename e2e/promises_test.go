@@ -40,7 +40,8 @@ func TestPromises(t *testing.T) {
 	for _, name := range regexp.MustCompile("`(Test\\w+)/(\\w+)`").FindAllStringSubmatch(string(guarantees), -1) {
 		require.True(t, slices.ContainsFunc(tests[name[1]], func(folder string) bool { return runs(t, folder, name[2]) }), name[0])
 	}
-	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(promises)+string(guide)+string(guarantees), -1)
+	named := regexp.MustCompile("`(Test\\w+)`(?: \\((e2e)\\)| in ((?:`[a-z/]+`(?:, )?)+))?").FindAllStringSubmatch(string(promises)+
+		string(guide)+string(guarantees), -1)
 	require.Greater(t, len(named), 40)
 	for _, name := range named {
 		require.Contains(t, tests, name[1])

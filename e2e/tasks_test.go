@@ -60,7 +60,8 @@ func TestTasks(t *testing.T) {
 		require.NotNil(t, job.Result)
 		path := filepath.Join(t.TempDir(), "video.mp4")
 		require.NoError(t, c.Download(t.Context(), job.Result, path, nil))
-		out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0", path).Output()
+		out, err := exec.Command("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "csv=p=0",
+			path).Output()
 		require.NoError(t, err)
 		require.Equal(t, "18", strings.Trim(string(out), ",\n"), "two clips of 12 frames less a cross-fade of 6")
 	})
@@ -138,7 +139,8 @@ func TestTasks(t *testing.T) {
 		first, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "http.call", Params: &params})
 		require.NoError(t, err)
 
-		job := task(t, c, "http.call", `{"url": "`+server.URL+`/{{`+first.Job.Id+`.output.status}}", "method": "POST", "body": {"said": "{{`+first.Job.Id+`.output.body}}"}}`)
+		job := task(t, c, "http.call", `{"url": "`+server.URL+`/{{`+first.Job.Id+`.output.status}}", "method": "POST", "body": {"said": "{{`+
+			first.Job.Id+`.output.body}}"}}`)
 
 		require.Equal(t, client.JobStatusCompleted, job.Status, job)
 		var output struct{ Body string }
@@ -167,8 +169,10 @@ func TestTasks(t *testing.T) {
 		w, err := c.SubmitWorkflow(t.Context(), client.SubmitWorkflowInput{Name: "notes", Output: new("report"), Jobs: []client.WorkflowJobInput{
 			film,
 			node("words", "audio.transcribe", `{"file": "{{film.video}}"}`),
-			node("count", "inference.run", `{"input": {"labels": ["{{words.output.text}}", "{{words.output.language}}"]}, "files": ["{{film.video}}"]}`),
-			node("call", "http.call", `{"url": "`+server.URL+`/{{count.output.labels}}", "method": "POST", "body": {"said": "{{words.output.text}}"}}`),
+			node("count", "inference.run",
+				`{"input": {"labels": ["{{words.output.text}}", "{{words.output.language}}"]}, "files": ["{{film.video}}"]}`),
+			node("call", "http.call", `{"url": "`+server.URL+
+				`/{{count.output.labels}}", "method": "POST", "body": {"said": "{{words.output.text}}"}}`),
 			node("report", "inference.run", `{"input": {"labels": ["{{call.output.body}}"]}, "files": ["{{film.video}}"]}`),
 		}})
 		require.NoError(t, err)
@@ -180,7 +184,8 @@ func TestTasks(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, client.WorkflowStatusCompleted, shown.Status, shown.Jobs)
 		require.Equal(t, `/2 {"said":"the sea is calm"}`, testrun.Receive(t, "the call", calls))
-		for node, says := range map[int]string{1: "heard: the sea is calm", 2: "the labels are ['the sea is calm', 'en']", 4: "the labels are ['stored as 42']"} {
+		for node, says := range map[int]string{1: "heard: the sea is calm", 2: "the labels are ['the sea is calm', 'en']",
+			4: "the labels are ['stored as 42']"} {
 			log, errs, status := s.command(t, "logs", shown.Jobs[node].Job.Id)
 			require.Zero(t, status, errs)
 			require.Contains(t, log, says)

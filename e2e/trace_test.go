@@ -94,7 +94,8 @@ func TestTrace(t *testing.T) {
 	defer hook.Close()
 	submit := func(traceparent string) {
 		ctx := client.WithTraceparent(t.Context(), traceparent)
-		in := client.SubmitJobInput{Model: "testcard", Prompt: new("a secret lighthouse"), Params: new(json.RawMessage(`{"durationSeconds": 1, "pace": 0}`)), CallbackUrl: new(hook.URL)}
+		in := client.SubmitJobInput{Model: "testcard", Prompt: new("a secret lighthouse"),
+			Params: new(json.RawMessage(`{"durationSeconds": 1, "pace": 0}`)), CallbackUrl: new(hook.URL)}
 		_, err := s.client(t).SubmitJob(ctx, in)
 		require.NoError(t, err)
 	}

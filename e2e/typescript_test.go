@@ -42,7 +42,8 @@ func TestTypeScriptClient(t *testing.T) {
 		examples, dir := filepath.Join(folder, "test/dist/examples"), t.TempDir()
 		out := s.node(t, dir, "node", filepath.Join(examples, "video.js"), "a harbour at dawn")
 		require.Contains(t, out, "video.mp4 is complete")
-		probe, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "csv=p=0", filepath.Join(dir, "video.mp4")).Output()
+		probe, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name", "-of", "csv=p=0",
+			filepath.Join(dir, "video.mp4")).Output()
 		require.NoError(t, err)
 		require.Equal(t, "h264", strings.TrimSpace(string(probe)))
 

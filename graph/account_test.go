@@ -54,7 +54,8 @@ func TestApiKeys(t *testing.T) {
 
 		a := newAPI(t)
 		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
-			for name, query := range map[string]string{"create": createKey, "list": listKeys, "revoke": `mutation ($a: ID!) { revokeApiKey(id: $a) }`} {
+			for name, query := range map[string]string{"create": createKey, "list": listKeys,
+				"revoke": `mutation ($a: ID!) { revokeApiKey(id: $a) }`} {
 				got := ask(t, a.url, a.Secrets[role], query, map[string]any{"a": a.Account.ID, "r": "ADMIN", "n": "mine"})
 
 				require.Equal(t, []string{"FORBIDDEN"}, got.codes(), "%s %s", role, name)
@@ -123,16 +124,20 @@ func TestAccounts(t *testing.T) {
 		a := newAPI(t)
 		made := at[map[string]any](t, a.as(t, models.RoleAdmin, `mutation { createAccount(input: {name: "acme", tier: PRO, maxRunning: 3}) {
 			id name tier maxQueued maxRunning submitsPerMinute } }`, nil), "createAccount")
-		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "PRO", "maxQueued": 200.0, "maxRunning": 3.0, "submitsPerMinute": 30.0}, made)
+		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "PRO", "maxQueued": 200.0, "maxRunning": 3.0,
+			"submitsPerMinute": 30.0}, made)
 
-		changed := at[map[string]any](t, a.as(t, models.RoleOperator, update, map[string]any{"id": made["id"], "i": map[string]any{"tier": "ENTERPRISE"}}), "updateAccount")
+		changed := at[map[string]any](t, a.as(t, models.RoleOperator, update,
+			map[string]any{"id": made["id"], "i": map[string]any{"tier": "ENTERPRISE"}}), "updateAccount")
 
-		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "ENTERPRISE", "maxQueued": 5000.0, "maxRunning": 3.0, "submitsPerMinute": 300.0},
+		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "ENTERPRISE", "maxQueued": 5000.0, "maxRunning": 3.0,
+			"submitsPerMinute": 300.0},
 			changed, "a limit of its own stays")
 		list := a.as(t, models.RoleOperator, `{ accounts(first: 1) { edges { cursor node { id name } } pageInfo { hasNextPage } } }`, nil)
 		require.Equal(t, made["id"], at[string](t, list, "accounts", "edges", 0, "node", "id"))
 		require.True(t, at[bool](t, list, "accounts", "pageInfo", "hasNextPage"))
-		node := a.as(t, models.RoleOperator, `query ($id: ID!) { node(id: $id) { ... on Account { maxRunning } } }`, map[string]any{"id": made["id"]})
+		node := a.as(t, models.RoleOperator, `query ($id: ID!) { node(id: $id) { ... on Account { maxRunning } } }`,
+			map[string]any{"id": made["id"]})
 		require.EqualValues(t, 3, at[float64](t, node, "node", "maxRunning"))
 	})
 
@@ -186,6 +191,7 @@ func TestCancellation(t *testing.T) {
 
 		require.Equal(t, "test OPERATOR", at[string](t, told, "cancelJob", "cancellation", "by"))
 		require.Equal(t, "test CLIENT", at[string](t, a.client(t, show, map[string]any{"id": own}), "job", "cancellation", "by"))
-		require.Equal(t, "an operator", at[string](t, a.client(t, show, map[string]any{"id": foreign}), "job", "cancellation", "by"), "what operators call their keys is their affair")
+		require.Equal(t, "an operator", at[string](t, a.client(t, show, map[string]any{"id": foreign}), "job", "cancellation", "by"),
+			"what operators call their keys is their affair")
 	})
 }

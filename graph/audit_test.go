@@ -88,7 +88,8 @@ func onDraft(t *testing.T, a *api) string {
 // onSchedule acts on a client's schedule.
 func onSchedule(more, fields string) act {
 	return func(t *testing.T, a *api) string {
-		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "x"}}})
+		s, err := a.Schedules.Create(t.Context(), a.Client, schedule.Input{Name: "news", EverySeconds: 3600,
+			Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "x"}}})
 		require.NoError(t, err)
 		return fmt.Sprintf("(id: %q%s) %s", s.ID, more, fields)
 	}
@@ -157,7 +158,8 @@ var acts = map[string]act{
 	"discardDeadLetter": onDeadLetter,
 	"discardDeadLetters": func(t *testing.T, a *api) string {
 		onDeadLetter(t, a)
-		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "fingerprint"))
+		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node",
+			"fingerprint"))
 	},
 	"redriveDeadLetters": plain(""),
 	"saveView":           plain(`(name: "Stuck", query: "status=RUNNING") { id }`),
@@ -224,7 +226,8 @@ var acts = map[string]act{
 // ownActs are the other mutations that operators may call: they affect only the caller's own
 // objects.
 var ownActs = []string{
-	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "submitWorkflow", "requestInputUpload", "createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "submitWorkflow", "requestInputUpload",
+	"createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target targetName details payload } } } }`
@@ -245,7 +248,8 @@ func TestAuditLog(t *testing.T) {
 			}
 			prepare, known := acts[field.Name]
 			if !known {
-				require.Contains(t, ownActs, field.Name, "write down what %s does (Principal.audit), and add it to acts; or to ownActs, if it is about the caller's own rows alone", field.Name)
+				require.Contains(t, ownActs, field.Name,
+					"write down what %s does (Principal.audit), and add it to acts; or to ownActs, if it is about the caller's own rows alone", field.Name)
 				require.Equal(t, models.RoleClient, role, "%s is for operators", field.Name)
 				continue
 			}
@@ -312,7 +316,8 @@ func TestAuditLog(t *testing.T) {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], newestAct, nil).codes(), role)
 		}
 		for _, bad := range []string{"x", base64.RawURLEncoding.EncodeToString([]byte("after:" + string(models.NewAuditID())))} {
-			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleAdmin], search, map[string]any{"after": bad}).codes(), bad)
+			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleAdmin], search, map[string]any{"after": bad}).codes(),
+				bad)
 		}
 	})
 }

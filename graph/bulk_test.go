@@ -32,7 +32,8 @@ func TestBulkOperation(t *testing.T) {
 		require.NotNil(t, at[map[string]any](t, dry, "startBulkOperation")["finishedAt"])
 		id := map[string]any{"id": at[string](t, started, "startBulkOperation", "id")}
 		paused := a.client(t, `mutation ($id: ID!) { pauseBulkOperation(id: $id) { paused matched done failed finishedAt errors { code } } }`, id)
-		require.Equal(t, map[string]any{"paused": true, "matched": 2.0, "done": 1.0, "failed": 0.0, "finishedAt": nil, "errors": []any{}}, paused["pauseBulkOperation"])
+		require.Equal(t, map[string]any{"paused": true, "matched": 2.0, "done": 1.0, "failed": 0.0, "finishedAt": nil, "errors": []any{}},
+			paused["pauseBulkOperation"])
 		resumed := a.client(t, `mutation ($id: ID!) { resumeBulkOperation(id: $id) { paused } }`, id)
 		require.Equal(t, map[string]any{"paused": false}, resumed["resumeBulkOperation"])
 		read := a.client(t, `query ($id: ID!) { bulkOperation(id: $id) { done } node(id: $id) { id } }`, id)
@@ -47,9 +48,11 @@ func TestBulkOperation(t *testing.T) {
 		a := newAPI(t)
 		a.Submit(t)
 		filter := map[string]any{"status": "QUEUED"}
-		first := at[string](t, a.client(t, startBulk, map[string]any{"a": "DELETE", "f": map[string]any{"status": "FAILED"}}), "startBulkOperation", "id")
+		first := at[string](t, a.client(t, startBulk, map[string]any{"a": "DELETE", "f": map[string]any{"status": "FAILED"}}),
+			"startBulkOperation", "id")
 		second := at[string](t, a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter}), "startBulkOperation", "id")
-		theirs := at[string](t, a.as(t, models.RoleOperator, startBulk, map[string]any{"a": "SET_TIER", "tier": "FREE", "f": filter}), "startBulkOperation", "id")
+		theirs := at[string](t, a.as(t, models.RoleOperator, startBulk, map[string]any{"a": "SET_TIER", "tier": "FREE", "f": filter}),
+			"startBulkOperation", "id")
 		ids := func(answer map[string]any) (ids []string) {
 			for _, edge := range at[[]any](t, answer, "bulkOperations", "edges") {
 				ids = append(ids, at[string](t, edge.(map[string]any), "node", "id"))
@@ -74,7 +77,8 @@ func TestBulkOperation(t *testing.T) {
 		a.Submit(t)
 		filter := map[string]any{}
 		own := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter})
-		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+			Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 		id := map[string]any{"id": at[string](t, own, "startBulkOperation", "id")}
@@ -89,7 +93,8 @@ func TestBulkOperation(t *testing.T) {
 		}
 		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, token, startBulk, map[string]any{"a": "CANCEL", "f": filter}).codes())
 		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, stranger, startBulk, map[string]any{"a": "REDRIVE", "f": filter}).codes())
-		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, stranger, startBulk, map[string]any{"a": "CANCEL", "f": filter, "tier": "PRO"}).codes())
+		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, stranger, startBulk,
+			map[string]any{"a": "CANCEL", "f": filter, "tier": "PRO"}).codes())
 		foreign := ask(t, a.url, stranger, startBulk, map[string]any{"a": "CANCEL", "f": filter})
 		require.EqualValues(t, 0, at[float64](t, foreign.Data, "startBulkOperation", "matched"))
 	})

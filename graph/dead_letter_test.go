@@ -42,7 +42,8 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, string(job.ID), at[string](t, dead, "job", "id"))
 		require.Equal(t, "static", dead["provider"])
 		require.Equal(t, "OPERATOR", dead["audience"])
-		theirs := a.as(t, models.RoleOperator, `{ deadLetters(audience: [CUSTOMER]) { totalCount } deadLetterStats(audience: CUSTOMER) { total } deadLetterGroups(audience: [CUSTOMER]) { audience } }`, nil)
+		theirs := a.as(t, models.RoleOperator,
+			`{ deadLetters(audience: [CUSTOMER]) { totalCount } deadLetterStats(audience: CUSTOMER) { total } deadLetterGroups(audience: [CUSTOMER]) { audience } }`, nil)
 		require.Zero(t, at[float64](t, theirs, "deadLetters", "totalCount"))
 		require.EqualValues(t, 1, dead["attempts"])
 		require.NotNil(t, dead["log"])
@@ -64,9 +65,12 @@ func TestDeadLetters(t *testing.T) {
 		dead := at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id")
 
 		redriven := a.as(t, models.RoleOperator, `mutation ($id: ID!) {
-			redriveDeadLetter(id: $id, params: {durationSeconds: 2}, prompt: "no faces") { id run lane params prompt } }`, map[string]any{"id": dead})
-		node := a.as(t, models.RoleOperator, `query ($id: ID!) { node(id: $id) { ... on DeadLetter { resolution resolvedAt redrivenAs { id } } } }`, map[string]any{"id": dead})
-		refused := ask(t, a.url, a.Secrets[models.RoleOperator], `mutation ($id: ID!) { discardDeadLetter(id: $id) { id } }`, map[string]any{"id": dead})
+			redriveDeadLetter(id: $id, params: {durationSeconds: 2}, prompt: "no faces") { id run lane params prompt } }`,
+			map[string]any{"id": dead})
+		node := a.as(t, models.RoleOperator,
+			`query ($id: ID!) { node(id: $id) { ... on DeadLetter { resolution resolvedAt redrivenAs { id } } } }`, map[string]any{"id": dead})
+		refused := ask(t, a.url, a.Secrets[models.RoleOperator], `mutation ($id: ID!) { discardDeadLetter(id: $id) { id } }`,
+			map[string]any{"id": dead})
 
 		require.Equal(t, string(job.ID), at[string](t, redriven, "redriveDeadLetter", "id"))
 		require.Equal(t, "CRITICAL", at[string](t, redriven, "redriveDeadLetter", "lane"))
@@ -81,9 +85,12 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		second, err := models.FindDeadLetter(t.Context(), a.DB, granted.Job.ID, 2)
 		require.NoError(t, err)
-		discarded := a.as(t, models.RoleOperator, `mutation ($id: ID!) { discardDeadLetter(id: $id, note: "enough") { resolution note redrivenAs { id } } }`, map[string]any{"id": second.ID})
+		discarded := a.as(t, models.RoleOperator,
+			`mutation ($id: ID!) { discardDeadLetter(id: $id, note: "enough") { resolution note redrivenAs { id } } }`,
+			map[string]any{"id": second.ID})
 		require.Equal(t, map[string]any{"resolution": "DISCARDED", "note": "enough", "redrivenAs": nil}, discarded["discardDeadLetter"])
-		require.EqualValues(t, 2, at[float64](t, a.as(t, models.RoleOperator, deadLetters, map[string]any{"resolved": true}), "deadLetters", "totalCount"))
+		require.EqualValues(t, 2, at[float64](t, a.as(t, models.RoleOperator, deadLetters, map[string]any{"resolved": true}), "deadLetters",
+			"totalCount"))
 	})
 
 	t.Run("AreRedrivenTogether", func(t *testing.T) {

@@ -41,7 +41,8 @@ func TestWorkerDirectives(t *testing.T) {
 		heard := s.next()
 
 		require.Less(t, clock.Elapsed(), time.Second)
-		require.JSONEq(t, `{"data":{"workerDirectives":{"action":"CANCEL","reason":null,"jobId":"`+string(job.ID)+`","deadline":null}}}`, string(heard.Payload))
+		require.JSONEq(t, `{"data":{"workerDirectives":{"action":"CANCEL","reason":null,"jobId":"`+string(job.ID)+`","deadline":null}}}`,
+			string(heard.Payload))
 		testrun.Eventually(t, "the delivery of the cancellation is noted", func() bool { return !a.Reload(t, job.ID).CancelDeliveredAt.IsZero() })
 	})
 
@@ -72,7 +73,8 @@ func TestWorkerDirectives(t *testing.T) {
 		_, other := a.worker(t, "i-2")
 
 		for key, code := range map[string]string{
-			other: "NOT_FOUND", a.Secrets[models.RoleWorker]: "FORBIDDEN", a.Secrets[models.RoleClient]: "FORBIDDEN", a.Secrets[models.RoleOperator]: "FORBIDDEN",
+			other: "NOT_FOUND", a.Secrets[models.RoleWorker]: "FORBIDDEN", a.Secrets[models.RoleClient]: "FORBIDDEN",
+			a.Secrets[models.RoleOperator]: "FORBIDDEN",
 		} {
 			s := dial(t, a.url, key)
 			require.Equal(t, "connection_ack", s.next().Type)

@@ -30,7 +30,8 @@ func take(steps any, more map[string]any) map[string]any {
 // drafted returns a completed draft.
 func drafted(t *testing.T, a *api, worker jobs.Principal) *models.Job {
 	t.Helper()
-	return jobstest.FinishDraft(t, a.Stack, worker, jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }))
+	return jobstest.FinishDraft(t, a.Stack, worker, jobstest.SubmitAs(t, a.Stack, a.Client,
+		func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }))
 }
 
 // refusal is an answer as text, to look for what it says.
@@ -55,7 +56,8 @@ func TestDraftUsage(t *testing.T) {
 	require.NoError(t, err)
 	a.Exec(t, "UPDATE jobs SET kept_until = clock_timestamp() WHERE id = ?", made[3].ID)
 	a.Exec(t, "UPDATE job_attempts SET gpu_seconds = 2")
-	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+		Role: models.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	const usage = `query ($days: Int) { draftUsage(days: $days) { undecided { drafts gpuSeconds } continued { drafts gpuSeconds } discarded { drafts gpuSeconds } } }`
 	sum := func(drafts float64) map[string]any { return map[string]any{"drafts": drafts, "gpuSeconds": 2 * drafts} }
@@ -114,7 +116,8 @@ func TestSubmitTakes(t *testing.T) {
 			"no takes":         {map[string]any{"i": take(6, nil), "count": 0}, "count", "1 to 64 takes"},
 			"65 takes":         {map[string]any{"i": take(6, nil), "count": 65}, "count", "1 to 64 takes"},
 			"equal seeds":      {map[string]any{"i": take(6, nil), "seeds": []int{7, 7}}, "seeds", "equal"},
-			"no seed":          {map[string]any{"i": take(1, map[string]any{"model": "video.thumbnail", "prompt": nil})}, "model", "no parameter seed"},
+			"no seed": {map[string]any{"i": take(1, map[string]any{"model": "video.thumbnail", "prompt": nil})}, "model",
+				"no parameter seed"},
 		} {
 			// A refusal of each draft is a result; a refusal of the request is an error.
 			raw := refusal(t, ask(t, a.url, a.Secrets[models.RoleClient], submitTakes, test.ask))
@@ -141,8 +144,9 @@ func TestContinueJob(t *testing.T) {
 		require.Nil(t, at[map[string]any](t, made, "job")["draft"])
 		require.Equal(t, []any{false, true}, []any{made["deduplicated"], again["deduplicated"]})
 		require.Equal(t, made["job"], again["job"])
-		shown := at[map[string]any](t, a.client(t, `query ($id: ID!) { job(id: $id) { draft { keptUntil preview { type } continuedBy { id } } } }`,
-			map[string]any{"id": draft.ID}), "job", "draft")
+		shown := at[map[string]any](t,
+			a.client(t, `query ($id: ID!) { job(id: $id) { draft { keptUntil preview { type } continuedBy { id } } } }`,
+				map[string]any{"id": draft.ID}), "job", "draft")
 		require.NotNil(t, shown["keptUntil"])
 		require.Equal(t, map[string]any{"type": "PREVIEW"}, shown["preview"])
 		require.Equal(t, map[string]any{"id": at[string](t, made, "job", "id")}, shown["continuedBy"])
@@ -162,7 +166,8 @@ func TestContinueJob(t *testing.T) {
 		}{
 			"unknown": {models.NewJobID(), "NOT_FOUND", ""},
 			"video":   {a.Submit(t).ID, "CONFLICT", "not a draft"},
-			"queued":  {jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }).ID, "CONFLICT", "once it is COMPLETED"},
+			"queued": {jobstest.SubmitAs(t, a.Stack, a.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }).ID, "CONFLICT",
+				"once it is COMPLETED"},
 			"expired": {expired.ID, "CONFLICT", "kept until"},
 			"deleted": {deleted.ID, "CONFLICT", "deleted"},
 		} {
@@ -170,10 +175,13 @@ func TestContinueJob(t *testing.T) {
 			require.Contains(t, raw, `"`+test.code+`"`, name)
 			require.Contains(t, raw, test.says, name)
 		}
-		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+			Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
-		require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, continueJob, map[string]any{"id": kept.ID}).codes(), "a draft of another account")
-		edited := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($id: ID!) { continueJob(id: $id, prompt: "a dog") { job { id } } }`, map[string]any{"id": kept.ID})
+		require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, continueJob, map[string]any{"id": kept.ID}).codes(),
+			"a draft of another account")
+		edited := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($id: ID!) { continueJob(id: $id, prompt: "a dog") { job { id } } }`,
+			map[string]any{"id": kept.ID})
 		require.Contains(t, refusal(t, edited), "prompt", "a draft is continued as it is")
 		require.Equal(t, 5, a.Count(t, "jobs"), "nothing was submitted")
 	})

@@ -28,19 +28,21 @@ import (
 // runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(4, 4)}}, &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
-		switch secret {
-		case "client":
-			return jobs.Principal{Role: models.RoleClient}, nil
-		case "worker":
-			return jobs.Principal{Role: models.RoleWorker}, nil
-		case "outage":
-			return jobs.Principal{}, fmt.Errorf("look up the key: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
-		case "bug":
-			return jobs.Principal{}, errors.New("relation api_keys does not exist")
-		}
-		return jobs.Principal{}, apierror.ErrUnauthenticated
-	}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" }, Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit)}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(4, 4)}},
+		&auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+			switch secret {
+			case "client":
+				return jobs.Principal{Role: models.RoleClient}, nil
+			case "worker":
+				return jobs.Principal{Role: models.RoleWorker}, nil
+			case "outage":
+				return jobs.Principal{}, fmt.Errorf("look up the key: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
+			case "bug":
+				return jobs.Principal{}, errors.New("relation api_keys does not exist")
+			}
+			return jobs.Principal{}, apierror.ErrUnauthenticated
+		}}, graph.Options{Shared: func(origin string) bool { return origin == "https://app.example.com" },
+			Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit)}))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -57,9 +59,10 @@ func TestServeHTTP(t *testing.T) {
 		status                   int
 		code                     string
 	}{
-		"AnswersAQuery":                  {body: fine, status: 200},
-		"AnswersAQueryByGET":             {method: "GET", query: url.Values{"query": {"{ viewer { role } }"}}, status: 200},
-		"RefusesAKeyInTheURL":            {key: "-", query: url.Values{"access_token": {"client"}}, body: fine, status: 400, code: "INVALID_INPUT"},
+		"AnswersAQuery":      {body: fine, status: 200},
+		"AnswersAQueryByGET": {method: "GET", query: url.Values{"query": {"{ viewer { role } }"}}, status: 200},
+		"RefusesAKeyInTheURL": {key: "-", query: url.Values{"access_token": {"client"}}, body: fine, status: 400,
+			code: "INVALID_INPUT"},
 		"RefusesASecretInTheURL":         {query: url.Values{"x": {"rlw_1"}}, body: fine, status: 400, code: "INVALID_INPUT"},
 		"RefusesAMissingKey":             {key: "-", body: fine, status: 401, code: "UNAUTHENTICATED"},
 		"RefusesAnUnknownKey":            {key: "rl_unknown", body: fine, status: 401, code: "UNAUTHENTICATED"},
@@ -67,34 +70,44 @@ func TestServeHTTP(t *testing.T) {
 		"HidesInternalErrors":            {key: "bug", body: fine, status: 500, code: "INTERNAL"},
 		"RefusesLargeBodies":             {body: strings.Repeat("[", 9<<20), status: 413, code: "INVALID_INPUT"},
 		"RefusesForms":                   {media: "application/x-www-form-urlencoded", body: "query=x", status: 415, code: "INVALID_INPUT"},
-		"RefusesMultipart":               {media: "multipart/form-data; boundary=b", body: "--b\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n" + fine + "\r\n--b--\r\n", status: 415, code: "INVALID_INPUT"},
-		"RefusesPlainText":               {media: "text/plain", body: fine, status: 415, code: "INVALID_INPUT"},
-		"RefusesOtherMethods":            {method: "PUT", body: fine, status: 405, code: "INVALID_INPUT"},
-		"RefusesAnEmptyBody":             {body: "", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesNull":                    {body: "null", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesTruncatedJSON":           {body: `{"query": "{ view`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesTwoBodies":               {body: fine + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesNaN":                     {body: `{"query": "{ viewer { role } }", "variables": {"x": NaN}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAQueryThatIsNotAString":  {body: `{"query": 5}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesBatches":                 {body: "[" + fine + "]", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesADuplicateKey":           {body: `{"query": "{ viewer { role } }", "query": "{ models { name } }"}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesADuplicateVariable":      {body: `{"query": "{ viewer { role } }", "variables": {"x": {"a": 1, "\u0061": 2}}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAKeyInAnotherCase":       {body: `{"query": "{ viewer { role } }", "Query": "{ models { name } }"}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesJSONThatIsTooDeep":       {body: `{"query": "{ viewer { role } }", "variables": ` + strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001) + "}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAByteOrderMark":          {body: "\ufeff" + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesUTF16":                   {body: "{\x00\"\x00q\x00", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesVariablesThatAreAList":   {body: `{"query": "{ viewer { role } }", "variables": []}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesABodyWithoutAQuery":      {body: `{}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesNullForAQuery":           {body: `{"query": null, "variables": {}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesANullForAHash":           {body: `{"extensions": {"persistedQuery": null}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesATruncatedEscapeByGET":   {method: "GET", rawQuery: "query={viewer{role}}&operationName=%zz", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesASemicolonByGET":         {method: "GET", rawQuery: "query={viewer{role}}&variables={%22a%22:%22b;c%22}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAnEmptyGET":              {method: "GET", status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAMissingHashByGET":       {method: "GET", query: url.Values{"extensions": {"{}"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
-		"AcceptsNullAsAbsent":            {body: `{"query": "{ viewer { role } }", "variables": null, "operationName": null, "extensions": null, "other": 1}`, status: 200},
-		"RefusesADuplicateKeyByGET":      {method: "GET", query: url.Values{"query": {"{ viewer { role } }", "{ models { name } }"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesMultipart": {media: "multipart/form-data; boundary=b",
+			body: "--b\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n" + fine + "\r\n--b--\r\n", status: 415, code: "INVALID_INPUT"},
+		"RefusesPlainText":     {media: "text/plain", body: fine, status: 415, code: "INVALID_INPUT"},
+		"RefusesOtherMethods":  {method: "PUT", body: fine, status: 405, code: "INVALID_INPUT"},
+		"RefusesAnEmptyBody":   {body: "", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNull":          {body: "null", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesTruncatedJSON": {body: `{"query": "{ view`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesTwoBodies":     {body: fine + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNaN": {body: `{"query": "{ viewer { role } }", "variables": {"x": NaN}}`, status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAQueryThatIsNotAString": {body: `{"query": 5}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesBatches":                {body: "[" + fine + "]", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesADuplicateKey": {body: `{"query": "{ viewer { role } }", "query": "{ models { name } }"}`, status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesADuplicateVariable": {body: `{"query": "{ viewer { role } }", "variables": {"x": {"a": 1, "\u0061": 2}}}`, status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAKeyInAnotherCase": {body: `{"query": "{ viewer { role } }", "Query": "{ models { name } }"}`, status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesJSONThatIsTooDeep": {body: `{"query": "{ viewer { role } }", "variables": ` + strings.Repeat(`{"a":`, 10_001) + "1" +
+			strings.Repeat("}", 10_001) + "}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAByteOrderMark":        {body: "\ufeff" + fine, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesUTF16":                 {body: "{\x00\"\x00q\x00", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesVariablesThatAreAList": {body: `{"query": "{ viewer { role } }", "variables": []}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesABodyWithoutAQuery":    {body: `{}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesNullForAQuery":         {body: `{"query": null, "variables": {}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesANullForAHash":         {body: `{"extensions": {"persistedQuery": null}}`, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesATruncatedEscapeByGET": {method: "GET", rawQuery: "query={viewer{role}}&operationName=%zz", status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesASemicolonByGET": {method: "GET", rawQuery: "query={viewer{role}}&variables={%22a%22:%22b;c%22}", status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAnEmptyGET":        {method: "GET", status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAMissingHashByGET": {method: "GET", query: url.Values{"extensions": {"{}"}}, status: 400, code: "GRAPHQL_PARSE_FAILED"},
+		"AcceptsNullAsAbsent":      {body: `{"query": "{ viewer { role } }", "variables": null, "operationName": null, "extensions": null, "other": 1}`, status: 200},
+		"RefusesADuplicateKeyByGET": {method: "GET", query: url.Values{"query": {"{ viewer { role } }", "{ models { name } }"}}, status: 400,
+			code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesADuplicateVariableByGET": {
-			method: "GET", query: url.Values{"query": {"{ viewer { role } }"}, "variables": {`{"a": 1, "a": 2}`}}, status: 400, code: "GRAPHQL_PARSE_FAILED",
+			method: "GET", query: url.Values{"query": {"{ viewer { role } }"}, "variables": {`{"a": 1, "a": 2}`}}, status: 400,
+			code: "GRAPHQL_PARSE_FAILED",
 		},
 		"RefusesInvalidUTF8":    {body: "{\"query\": \"{ viewer { role } } # \xff\"}", status: 400, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesHalfACharacter": {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud800"}}`, status: 400, code: "INVALID_INPUT"},
@@ -102,23 +115,28 @@ func TestServeHTTP(t *testing.T) {
 			body: `{"query": "{ job(id: \"\\ud800\") { id } }"}`, status: 200, code: "INVALID_INPUT",
 		},
 		"AcceptsACompleteCharacter": {body: `{"query": "{ viewer { role } }", "variables": {"p": "\ud83c\udfac \\ud800"}}`, status: 200},
-		"RefusesAMutationByGET":     {method: "GET", query: url.Values{"query": {`mutation { cancelJob(id: "x") { id } }`}}, status: 405, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesAMutationByGET": {method: "GET", query: url.Values{"query": {`mutation { cancelJob(id: "x") { id } }`}}, status: 405,
+			code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesInvalidVariablesByGET": {
 			method: "GET", query: url.Values{"query": {"{ viewer { role } }"}, "variables": {"["}}, status: 400, code: "GRAPHQL_PARSE_FAILED",
 		},
-		"RefusesASubscription":      {body: `{"query": "subscription { jobChanges { id } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesASubscriptionByGET": {method: "GET", query: url.Values{"query": {"subscription { jobChanges { id } }"}}, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesAnInvalidQuery":     {body: `{"query": "{ viewer"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesASubscription": {body: `{"query": "subscription { jobChanges { id } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesASubscriptionByGET": {method: "GET", query: url.Values{"query": {"subscription { jobChanges { id } }"}}, status: 200,
+			code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesAnInvalidQuery": {body: `{"query": "{ viewer"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
 		"RefusesToGuessTheOperation": {
 			body: `{"query": "query a { viewer { role } } query b { viewer { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED",
 		},
 		"RefusesAnUnknownOperation": {
 			body: `{"query": "query a { viewer { role } }", "operationName": "b"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED",
 		},
-		"RefusesToDefer":         {body: `{"query": "{ viewer { role } ... @defer { models { name } } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesUnknownFields":   {body: `{"query": "{ viewr { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
-		"RefusesTooManyTokens":   {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 200, code: "GRAPHQL_PARSE_FAILED"},
-		"RefusesAnUnknownEnum":   {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesToDefer": {body: `{"query": "{ viewer { role } ... @defer { models { name } } }"}`, status: 200,
+			code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesUnknownFields": {body: `{"query": "{ viewr { role } }"}`, status: 200, code: "GRAPHQL_VALIDATION_FAILED"},
+		"RefusesTooManyTokens": {body: `{"query": "{` + strings.Repeat(" viewer { role }", 600) + `}"}`, status: 200,
+			code: "GRAPHQL_PARSE_FAILED"},
+		"RefusesAnUnknownEnum": {body: `{"query": "{ jobs(filter: {status: [DONE]}) { totalCount } }"}`, status: 200,
+			code: "GRAPHQL_VALIDATION_FAILED"},
 		"RefusesOversizedInts":   {body: `{"query": "{ jobs(first: 2147483648) { totalCount } }"}`, status: 200, code: "INVALID_INPUT"},
 		"RefusesAWrongRole":      {key: "worker", body: `{"query": "{ models { name } }"}`, status: 200, code: "FORBIDDEN"},
 		"RefusesAClientAsWorker": {body: `{"query": "mutation { deregisterWorker(workerId: \"x\") { id } }"}`, status: 200, code: "FORBIDDEN"},
@@ -211,7 +229,8 @@ func TestVariables(t *testing.T) {
 		"a boolean for an id":         {job, `true`, "x"},
 		"a number for a string alone": {"query ($x: String) { jobs(after: $x) { totalCount } }", `5`, "x"},
 	} {
-		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+
+			`}}`))
 
 		require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), name)
 		require.Equal(t, c.field, got.Errors[0].Extensions["field"], name)
@@ -222,7 +241,8 @@ func TestVariables(t *testing.T) {
 		"a missing required value": {submitAs, `{}`, "x.model"},
 		"a string for an object":   {submitAs, `"m"`, "x"},
 	} {
-		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+
+			`}}`))
 
 		require.Equal(t, []string{"GRAPHQL_VALIDATION_FAILED"}, got.codes(), name)
 		require.Equal(t, c.field, got.Errors[0].Extensions["field"], name)
@@ -234,7 +254,8 @@ func TestVariables(t *testing.T) {
 		"one for a list":           {jobs, `{"status": "QUEUED"}`, "INTERNAL"},
 		"null":                     {jobs, `null`, "INTERNAL"},
 	} {
-		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+`}}`))
+		got := send(t, http.MethodPost, address, "client", "application/json", []byte(`{"query": "`+c.query+`", "variables": {"x": `+c.value+
+			`}}`))
 
 		require.Equal(t, []string{c.code}, got.codes(), "%s: it comes to the domain, which has no database", name)
 	}

@@ -10,5 +10,6 @@ func (r *HistoryResolution) step() time.Duration {
 	if r == nil {
 		return 0
 	}
-	return map[HistoryResolution]time.Duration{"MINUTE": time.Minute, "TEN_MINUTES": 10 * time.Minute, "HOUR": time.Hour, "DAY": 24 * time.Hour}[*r]
+	return map[HistoryResolution]time.Duration{"MINUTE": time.Minute, "TEN_MINUTES": 10 * time.Minute, "HOUR": time.Hour,
+		"DAY": 24 * time.Hour}[*r]
 }

@@ -73,7 +73,8 @@ func TestMediaTypes(t *testing.T) {
 			require.Equal(t, c.media, res.Header.Get("Content-Type"))
 			text, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
-			require.Equal(t, !strings.Contains(name, ", not") && c.status == 200, strings.Contains(string(text), `"data":`), "of what did not run there is no data: %s", text)
+			require.Equal(t, !strings.Contains(name, ", not") && c.status == 200, strings.Contains(string(text), `"data":`),
+				"of what did not run there is no data: %s", text)
 		})
 	}
 }
@@ -124,7 +125,8 @@ func TestPersistedQueries(t *testing.T) {
 func TestHideSchema(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate}, graph.Options{HideSchema: true}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate},
+		graph.Options{HideSchema: true}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 

@@ -52,7 +52,8 @@ func TestInput(t *testing.T) {
 			job { id status artifacts(type: INPUT) { id type contentType sizeBytes url expiresAt } inputs { name reference artifact { id url } } } } }`,
 			map[string]any{"i": map[string]any{"model": "testcard", "prompt": "p", "params": map[string]any{"referenceImage": id}}})
 		worker, token := a.worker(t, "i-1")
-		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { id checksum sizeBytes url } inputNames job { params } } } }`,
+		leased := ask(t, a.url, token,
+			`mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { id checksum sizeBytes url } inputNames job { params } } } }`,
 			map[string]any{"i": map[string]any{"workerId": worker}})
 		node := `query ($id: ID!) { node(id: $id) { id } }`
 
@@ -73,7 +74,8 @@ func TestInput(t *testing.T) {
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode)
 		require.Equal(t, id, at[string](t, ask(t, a.url, a.Secrets[models.RoleClient], node, map[string]any{"id": id}).Data, "node", "id"))
-		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID, Role: models.RoleClient, Name: "k"})
+		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID,
+			Role: models.RoleClient, Name: "k"})
 		require.NoError(t, err)
 		stranger := ask(t, a.url, secret, node, map[string]any{"id": id})
 		require.Nil(t, stranger.Data["node"])
@@ -93,9 +95,12 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		prompt, frame := "a {{"+string(source.ID)+".output.mood}} sea", string(source.ID)+".lastFrame"
 
-		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { job { prompt params inputs { reference artifact { type } } } } }`,
-			map[string]any{"i": map[string]any{"model": "testcard", "prompt": prompt, "params": map[string]any{"referenceImage": frame, "style": "very {{" + string(source.ID) + ".output.mood}}"}}})
-		leased := ask(t, a.url, token, `mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { type } inputNames inputFrames job { prompt params } } } }`,
+		submitted := ask(t, a.url, a.Secrets[models.RoleClient],
+			`mutation ($i: SubmitJobInput!) { submitJob(input: $i) { job { prompt params inputs { reference artifact { type } } } } }`,
+			map[string]any{"i": map[string]any{"model": "testcard", "prompt": prompt, "params": map[string]any{"referenceImage": frame,
+				"style": "very {{" + string(source.ID) + ".output.mood}}"}}})
+		leased := ask(t, a.url, token,
+			`mutation ($i: LeaseJobInput!) { leaseJob(input: $i) { lease { inputs { type } inputNames inputFrames job { prompt params } } } }`,
 			map[string]any{"i": map[string]any{"workerId": worker}})
 
 		require.Empty(t, submitted.Errors)

@@ -39,13 +39,15 @@ func TestSubmitJob(t *testing.T) {
 		require.Equal(t, "snow over a harbour 🎬", job["prompt"])
 		require.Equal(t, "QUEUED", job["status"])
 		require.Equal(t, true, job["atMostOnce"])
-		require.Equal(t, []any{0.0, 0.0, 0.5, true, false}, []any{job["maxPreemptions"], job["preemptions"], job["maxPricePerHour"], job["onDemandOnly"], job["late"]})
+		require.Equal(t, []any{0.0, 0.0, 0.5, true, false}, []any{job["maxPreemptions"], job["preemptions"], job["maxPricePerHour"],
+			job["onDemandOnly"], job["late"]})
 		require.NotNil(t, job["finishBy"])
 		require.Equal(t, "ENTERPRISE", job["tier"])
 		require.Equal(t, "WAITING", at[string](t, job, "progress", "phase"))
 		require.Equal(t, string(a.Account.ID), at[string](t, job, "account", "id"))
 		require.Contains(t, at[map[string]any](t, job, "params"), "resolution", "the defaults are filled in")
-		for _, absent := range []string{"userId", "failureClass", "failureReason", "cancellation", "result", "latestCheckpoint", "runAt", "expiresAt", "startedAt"} {
+		for _, absent := range []string{"userId", "failureClass", "failureReason", "cancellation", "result", "latestCheckpoint", "runAt",
+			"expiresAt", "startedAt"} {
 			require.Nil(t, job[absent], absent)
 		}
 	})
@@ -110,7 +112,8 @@ func TestJobs(t *testing.T) {
 
 		a := newAPI(t)
 
-		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 201", "first: 10000", "first: 2147483648"}, "after": {`after: "x"`}} {
+		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 201", "first: 10000", "first: 2147483648"},
+			"after": {`after: "x"`}} {
 			for _, argument := range arguments {
 				got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
 
@@ -200,7 +203,8 @@ func TestTenancy(t *testing.T) {
 		job := a.Submit(t)
 		lease, _ := a.Lease(t, a.Worker(t, "i-1"))
 
-		for kind, id := range map[string]any{"Job": job.ID, "Attempt": lease.Attempt.ID, "Worker": lease.Attempt.WorkerID, "Account": a.Account.ID} {
+		for kind, id := range map[string]any{"Job": job.ID, "Attempt": lease.Attempt.ID, "Worker": lease.Attempt.WorkerID,
+			"Account": a.Account.ID} {
 			data := a.client(t, `query ($id: ID!) { node(id: $id) { __typename id } }`, map[string]any{"id": id})
 
 			require.Equal(t, kind, at[string](t, data, "node", "__typename"))
@@ -217,8 +221,10 @@ func TestTenancy(t *testing.T) {
 
 		data := a.client(t, `query ($id: ID!) { job(id: $id) { attempts { worker {
 			id region gpuType status pool { id } zone currentJob { id } registeredAt gpuUtilization } } } }`, vars)
-		refused := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { job(id: $id) { attempts { worker { id providerInstanceId } } } }`, vars)
-		whole := a.as(t, models.RoleOperator, `query ($id: ID!) { job(id: $id) { attempts { worker { providerInstanceId registeredAt currentJob { id } } } } }`, vars)
+		refused := ask(t, a.url, a.Secrets[models.RoleClient],
+			`query ($id: ID!) { job(id: $id) { attempts { worker { id providerInstanceId } } } }`, vars)
+		whole := a.as(t, models.RoleOperator,
+			`query ($id: ID!) { job(id: $id) { attempts { worker { providerInstanceId registeredAt currentJob { id } } } } }`, vars)
 
 		worker := at[map[string]any](t, data, "job", "attempts", 0, "worker")
 		require.Equal(t, "local", worker["region"])

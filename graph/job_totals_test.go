@@ -18,7 +18,8 @@ func TestJobTotals(t *testing.T) {
 	a := newAPI(t)
 	var inputs []any
 	for i := range 5 {
-		inputs = append(inputs, map[string]any{"model": "testcard", "prompt": fmt.Sprint("video ", i), "metadata": map[string]any{"batch": "autumn"}})
+		inputs = append(inputs, map[string]any{"model": "testcard", "prompt": fmt.Sprint("video ", i),
+			"metadata": map[string]any{"batch": "autumn"}})
 	}
 	other := map[string]any{"model": "testcard", "prompt": "other", "metadata": map[string]any{"batch": "winter", "season": "autumn"}}
 	a.client(t, `mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { accepted } }`, map[string]any{"i": append(inputs, other)})
@@ -44,12 +45,15 @@ func TestJobTotals(t *testing.T) {
 	delete(after, "estimatedEndAt")
 	require.Equal(t, map[string]any{
 		"total": 5.0, "percent": 80.0, "partly": false,
-		"statuses": []any{map[string]any{"status": "QUEUED", "jobs": 1.0}, map[string]any{"status": "COMPLETED", "jobs": 1.0}, map[string]any{"status": "FAILED", "jobs": 3.0}},
+		"statuses": []any{map[string]any{"status": "QUEUED", "jobs": 1.0}, map[string]any{"status": "COMPLETED", "jobs": 1.0},
+			map[string]any{"status": "FAILED", "jobs": 3.0}},
 		"failures": []any{map[string]any{"failureClass": "POISON", "jobs": 2.0}, map[string]any{"failureClass": "TIMEOUT", "jobs": 1.0}},
 	}, after)
 
-	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+		Role: models.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	require.Zero(t, at[float64](t, ask(t, a.url, stranger, totals, batch).Data, "jobTotals", "total"), "another account's jobs do not count")
-	require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleClient], totals, map[string]any{"f": map[string]any{"search": "meta:batch"}}).codes())
+	require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleClient], totals,
+		map[string]any{"f": map[string]any{"search": "meta:batch"}}).codes())
 }

@@ -89,7 +89,8 @@ func TestLinks(t *testing.T) {
 		t.Parallel()
 
 		data := []byte("not looked at yet")
-		got := ask(t, server.URL+"/graphql", key, requestInput, map[string]any{"type": "image/png", "size": len(data), "sum": jobstest.Checksum(data)})
+		got := ask(t, server.URL+"/graphql", key, requestInput, map[string]any{"type": "image/png", "size": len(data),
+			"sum": jobstest.Checksum(data)})
 
 		require.Contains(t, at[string](t, got.Data, "requestInputUpload", "target", "url"), server.URL+"/objects/")
 	})
@@ -135,6 +136,7 @@ func TestPreview(t *testing.T) {
 func (a *api) newest(t *testing.T, kind models.ArtifactType) models.ArtifactID {
 	t.Helper()
 	var id models.ArtifactID
-	require.NoError(t, a.DB.NewRaw("SELECT id FROM artifacts WHERE type = ? ORDER BY created_at DESC, id DESC LIMIT 1", kind).Scan(t.Context(), &id))
+	require.NoError(t, a.DB.NewRaw("SELECT id FROM artifacts WHERE type = ? ORDER BY created_at DESC, id DESC LIMIT 1", kind).Scan(t.Context(),
+		&id))
 	return id
 }

@@ -51,10 +51,13 @@ func (a *API) authenticate(r *http.Request, secret string) (transport.Caller, er
 }
 
 var (
-	errTwoProofs      = apierror.Invalid("identityToken", "identityToken is not the token of the Authorization header: send one of them, or the same in both.")
-	errProofElsewhere = apierror.New(apierror.CodeUnauthenticated, "registerWorker has no identityToken with which this request is authenticated.")
-	errNoToken        = apierror.New(apierror.CodeUnauthenticated, "identityToken does not have the form of an identity token.")
-	errNoProofs       = apierror.Invalid("identityToken", "This server verifies no identity of machines (REELAY_GCE_IDENTITY_PROJECTS is empty): register with an enrolment key alone.")
+	errTwoProofs = apierror.Invalid("identityToken",
+		"identityToken is not the token of the Authorization header: send one of them, or the same in both.")
+	errProofElsewhere = apierror.New(apierror.CodeUnauthenticated,
+		"registerWorker has no identityToken with which this request is authenticated.")
+	errNoToken  = apierror.New(apierror.CodeUnauthenticated, "identityToken does not have the form of an identity token.")
+	errNoProofs = apierror.Invalid("identityToken",
+		"This server verifies no identity of machines (REELAY_GCE_IDENTITY_PROJECTS is empty): register with an enrolment key alone.")
 )
 
 // proved returns the caller of registerWorker with the machine that it has proved to be. The

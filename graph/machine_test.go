@@ -30,16 +30,19 @@ func TestMachine(t *testing.T) {
 		case forged:
 			return nil, apierror.New(apierror.CodeUnauthenticated, "This identity token is forged.")
 		}
-		return &jobs.Machine{Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "1", Name: "spot-1", Token: []byte(token), Expires: time.Now().Add(time.Hour)}, nil
+		return &jobs.Machine{Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "1", Name: "spot-1", Token: []byte(token),
+			Expires: time.Now().Add(time.Hour)}, nil
 	}}))
 	t.Cleanup(server.Close)
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
-		Name: "spot", Provider: "gce", Region: "us-central1", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600,
+		Name: "spot", Provider: "gce", Region: "us-central1", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+		MaxWorkers: 4, BootLimitSeconds: 600,
 	}}
 	require.NoError(t, models.InsertPool(t.Context(), s.DB, pool))
 	const register = `mutation ($i: RegisterWorkerInput!) { registerWorker(input: $i) { workerToken worker { id zone } } }`
 	values := map[string]any{
-		"provider": "gce", "providerInstanceId": "spot-1", "poolId": pool.ID, "region": "us-central1", "gpuType": "L4", "models": []string{"testcard"}, "agentVersion": "test",
+		"provider": "gce", "providerInstanceId": "spot-1", "poolId": pool.ID, "region": "us-central1", "gpuType": "L4",
+		"models": []string{"testcard"}, "agentVersion": "test",
 	}
 	input := map[string]any{"i": values}
 
@@ -98,14 +101,16 @@ func TestMachine(t *testing.T) {
 		require.NotContains(t, got.Errors[0].Message, "eyJ", name)
 	}
 	for name, try := range map[string]struct{ token, header string }{
-		"without a header": {"eyJfield.e.s", ""}, "as in the header": {"eyJsame.e.s", "eyJsame.e.s"}, "with a key": {"eyJkeyed.e.s", s.Secrets[models.RoleWorker]},
+		"without a header": {"eyJfield.e.s", ""}, "as in the header": {"eyJsame.e.s", "eyJsame.e.s"},
+		"with a key": {"eyJkeyed.e.s", s.Secrets[models.RoleWorker]},
 	} {
 		values["identityToken"] = try.token
 		got := ask(t, server.URL, try.header, register, input)
 		require.Empty(t, got.Errors, name)
 		require.NotEmpty(t, at[string](t, got.Data, "registerWorker", "workerToken"), name)
 	}
-	literal := `mutation { registerWorker(input: {provider: "gce", providerInstanceId: "spot-1", poolId: "` + string(pool.ID) + `", region: "us-central1", gpuType: "L4", models: ["testcard"], agentVersion: "test", identityToken: "eyJliteral.e.s"}) { workerToken } }`
+	literal := `mutation { registerWorker(input: {provider: "gce", providerInstanceId: "spot-1", poolId: "` + string(pool.ID) +
+		`", region: "us-central1", gpuType: "L4", models: ["testcard"], agentVersion: "test", identityToken: "eyJliteral.e.s"}) { workerToken } }`
 	got = ask(t, server.URL, "", literal, nil)
 	require.Empty(t, got.Errors)
 	token := at[string](t, got.Data, "registerWorker", "workerToken")

@@ -45,9 +45,11 @@ func TestApplyModels(t *testing.T) {
 		job := a.client(t, `mutation { submitJob(input: {model: "fast", params: {n: 1}}) { job { model modelVersion alias } } }`, nil)
 		require.Equal(t, map[string]any{"model": "own", "modelVersion": 1.0, "alias": "fast"}, at[map[string]any](t, job, "submitJob", "job"))
 		shown := at[map[string]any](t, a.client(t, `{ model(name: "own") { version produces settings origin timeoutSeconds } }`, nil), "model")
-		require.Equal(t, map[string]any{"version": 1.0, "produces": "VIDEO", "settings": nil, "origin": "OPERATOR", "timeoutSeconds": 60.0}, shown,
+		require.Equal(t, map[string]any{"version": 1.0, "produces": "VIDEO", "settings": nil, "origin": "OPERATOR", "timeoutSeconds": 60.0},
+			shown,
 			"clients do not see the settings of runtimes")
-		drafts := at[map[string]any](t, a.client(t, `{ model(name: "testcard") { determinism drafts { stepsPerSecond minSteps } } }`, nil), "model")
+		drafts := at[map[string]any](t, a.client(t, `{ model(name: "testcard") { determinism drafts { stepsPerSecond minSteps } } }`, nil),
+			"model")
 		require.Equal(t, map[string]any{"determinism": "BEST_EFFORT", "drafts": map[string]any{"stepsPerSecond": 12.0, "minSteps": 24.0}}, drafts,
 			"clients need to know how many steps a draft can have")
 		seen := at[map[string]any](t, admin(`{ model(name: "own") { settings } }`, nil).Data, "model")
@@ -70,7 +72,8 @@ func TestApplyModels(t *testing.T) {
 		require.Equal(t, []any{"OPERATOR", "test ADMIN"}, []any{gone["origin"], gone["removedBy"]})
 		require.NotNil(t, gone["removedAt"])
 		require.Equal(t, at[string](t, admin(`{ exportModels(names: ["own"]) }`, nil).Data, "exportModels"), gone["source"])
-		theirs := at[map[string]any](t, a.client(t, `{ model(name: "own", version: 1) { removedBy source } removedModels { name removedBy } }`, nil), "model")
+		theirs := at[map[string]any](t, a.client(t, `{ model(name: "own", version: 1) { removedBy source } removedModels { name removedBy } }`,
+			nil), "model")
 		require.Equal(t, map[string]any{"removedBy": nil, "source": nil}, theirs, "who removed it is not the customers' business")
 		require.Equal(t, "own", at[string](t, a.client(t, `{ removedModels { name } }`, nil), "removedModels", 0, "name"))
 		require.Equal(t, "test ADMIN", at[string](t, admin(`{ removedModels { removedBy } }`, nil).Data, "removedModels", 0, "removedBy"))

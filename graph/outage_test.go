@@ -42,7 +42,8 @@ func TestOutage(t *testing.T) {
 			a.Exec(t, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`'; END $$`)
 			a.Exec(t, `CREATE TRIGGER fail BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION fail()`)
 
-			got := ask(t, a.url, a.Secrets[models.RoleClient], `mutation { submitJob(input: {model: "testcard", prompt: "fog"}) { job { id } } }`, nil)
+			got := ask(t, a.url, a.Secrets[models.RoleClient], `mutation { submitJob(input: {model: "testcard", prompt: "fog"}) { job { id } } }`,
+				nil)
 
 			require.Equal(t, []string{"UNAVAILABLE"}, got.codes(), "%+v", got.Errors)
 			require.EqualValues(t, 2, got.Errors[0].Extensions["retryAfterSeconds"])

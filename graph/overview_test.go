@@ -36,10 +36,12 @@ func TestOverview(t *testing.T) {
 		require.Empty(t, got.codes())
 		overview := at[map[string]any](t, got.Data, "overview")
 		require.NotEmpty(t, overview["at"])
-		for field, want := range map[string]any{"queued": 1.0, "running": 0.0, "deadLetters": 0.0, "workersIdle": 1.0, "workersBusy": 0.0, "failureRate": 0.0, "recoverySecondsP95": nil, "costUsdPerHour": nil} {
+		for field, want := range map[string]any{"queued": 1.0, "running": 0.0, "deadLetters": 0.0, "workersIdle": 1.0, "workersBusy": 0.0,
+			"failureRate": 0.0, "recoverySecondsP95": nil, "costUsdPerHour": nil} {
 			require.Equal(t, want, overview[field], field)
 		}
-		for _, field := range []string{"submittedPerMinute", "completedPerMinute", "waitSecondsP50", "renderSecondsP95", "estimatedDrainSeconds"} {
+		for _, field := range []string{"submittedPerMinute", "completedPerMinute", "waitSecondsP50", "renderSecondsP95",
+			"estimatedDrainSeconds"} {
 			require.Positive(t, overview[field], field)
 		}
 		require.Len(t, at[[]any](t, got.Data, "heatMap"), 1)
@@ -51,7 +53,8 @@ func TestOverview(t *testing.T) {
 		a := newAPI(t)
 		a.Worker(t, "one")
 
-		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt version host startedAt }
+		got := ask(t, a.url, a.Secrets[models.RoleViewer],
+			`{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt version host startedAt }
 			database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds } agents { version workers } } }`, nil)
 		examined := ask(t, a.url, a.Secrets[models.RoleOperator], `{ doctor { check level holds found ids count matters fix } }`, nil)
 
@@ -62,7 +65,8 @@ func TestOverview(t *testing.T) {
 		require.Equal(t, 1.0, at[float64](t, got.Data, "system", "agents", 0, "workers"))
 		require.Positive(t, at[float64](t, got.Data, "system", "database", "maxConnections"))
 		require.Empty(t, examined.codes())
-		require.Equal(t, map[string]any{"check": "rehearsed", "level": "ADVICE", "holds": "It holds.", "found": "", "ids": []any{}, "count": 0.0, "matters": "", "fix": ""},
+		require.Equal(t, map[string]any{"check": "rehearsed", "level": "ADVICE", "holds": "It holds.", "found": "", "ids": []any{}, "count": 0.0,
+			"matters": "", "fix": ""},
 			at[any](t, examined.Data, "doctor", 0))
 		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleViewer], `{ doctor { check } }`, nil).codes())
 	})
@@ -71,7 +75,8 @@ func TestOverview(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		names := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], `{ __type(name: "HistoryMetric") { enumValues { name } } }`, nil).Data, "__type", "enumValues")
+		names := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], `{ __type(name: "HistoryMetric") { enumValues { name } } }`,
+			nil).Data, "__type", "enumValues")
 		var all []any
 		for _, value := range names {
 			all = append(all, value.(map[string]any)["name"])

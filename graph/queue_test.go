@@ -35,10 +35,13 @@ func TestPauseQueue(t *testing.T) {
 		require.Equal(t, []any{
 			map[string]any{"code": "QUEUE_PAUSED", "message": "The enterprise lane is paused.", "until": nil},
 			map[string]any{"code": "NO_POOL", "message": "No pool and no worker can run it: it needs testcard.", "until": nil},
-		}, at[[]any](t, a.client(t, `query ($id: ID!) { job(id: $id) { waitingFor { code message until } } }`, map[string]any{"id": id}), "job", "waitingFor"))
+		}, at[[]any](t, a.client(t, `query ($id: ID!) { job(id: $id) { waitingFor { code message until } } }`, map[string]any{"id": id}), "job",
+			"waitingFor"))
 		const why = `query ($id: ID!) { job(id: $id) { waitingFor { message stop { by reason at } } } }`
-		require.Nil(t, at[[]any](t, a.client(t, why, map[string]any{"id": id}), "job", "waitingFor")[0].(map[string]any)["stop"], "clients do not see operators")
-		told := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], why, map[string]any{"id": id}).Data, "job", "waitingFor")[0].(map[string]any)
+		require.Nil(t, at[[]any](t, a.client(t, why, map[string]any{"id": id}), "job", "waitingFor")[0].(map[string]any)["stop"],
+			"clients do not see operators")
+		told := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], why, map[string]any{"id": id}).Data, "job",
+			"waitingFor")[0].(map[string]any)
 		stop := told["stop"].(map[string]any)
 		require.Equal(t, []any{"test OPERATOR", "storage is full"}, []any{stop["by"], stop["reason"]})
 		require.Regexp(t, `^The enterprise lane is paused by test OPERATOR since .+ UTC: storage is full\.$`, told["message"])

@@ -32,7 +32,8 @@ func TestReadShares(t *testing.T) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, bytes.NewReader(body))
 		require.NoError(t, err)
 		for name, value := range map[string]string{
-			"Content-Type": "application/json", "Accept": "application/graphql-response+json", "Authorization": "Bearer " + a.Secrets[models.RoleClient],
+			"Content-Type": "application/json", "Accept": "application/graphql-response+json", "Authorization": "Bearer " +
+				a.Secrets[models.RoleClient],
 		} {
 			request.Header.Set(name, value)
 		}
@@ -66,7 +67,8 @@ func TestReadShares(t *testing.T) {
 		a := usedUp(t)
 		job := a.Submit(t)
 
-		a.client(t, `query ($id: ID!) { job(id: $id) { id status prompt params progress { percent } account { name } attempts { id } } }`, map[string]any{"id": job.ID})
+		a.client(t, `query ($id: ID!) { job(id: $id) { id status prompt params progress { percent } account { name } attempts { id } } }`,
+			map[string]any{"id": job.ID})
 		a.client(t, `mutation ($id: ID!) { cancelJob(id: $id) { id status } }`, map[string]any{"id": job.ID})
 	})
 

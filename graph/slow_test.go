@@ -42,7 +42,8 @@ func TestSlowReader(t *testing.T) {
 
 			s := jobstest.New(t)
 			served := guarded(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
-				&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}), time.Second)
+				&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}),
+				time.Second)
 			tidy, left := jobstest.Tidy(t, served)
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
@@ -76,7 +77,8 @@ func TestSlowReader(t *testing.T) {
 }
 
 func openUnreadSocket(t *testing.T, server *httptest.Server, key string, request map[string]any) func() string {
-	conn, _, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}, HTTPClient: server.Client()})
+	conn, _, err := websocket.Dial(t.Context(), server.URL, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"},
+		HTTPClient: server.Client()})
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.CloseNow() })
 	s := &socket{t, conn}

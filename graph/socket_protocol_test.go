@@ -60,23 +60,25 @@ func TestSocketProtocol(t *testing.T) {
 		"an id that is running":            {after: []string{endless("1"), endless("1")}, code: 4409},
 		"an empty id":                      {after: []string{endless("")}, code: 4400},
 		"no id":                            {after: []string{`{"type":"subscribe","payload":{"query":"{ viewer { role } }"}}`}, code: 4400},
-		"an id that is a number":           {after: []string{`{"id":1,"type":"subscribe","payload":{"query":"{ viewer { role } }"}}`}, code: 4400},
-		"no payload":                       {after: []string{`{"id":"1","type":"subscribe"}`}, code: 4400},
-		"a payload that is a list":         {after: []string{`{"id":"1","type":"subscribe","payload":[]}`}, code: 4400},
-		"a query that is a number":         {after: []string{`{"id":"1","type":"subscribe","payload":{"query":1}}`}, code: 4400},
-		"variables that are a list":        {after: []string{`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }","variables":[]}}`}, code: 4400},
-		"an unknown type":                  {after: []string{`{"type":"start"}`}, code: 4400},
-		"a server's type":                  {after: []string{`{"id":"1","type":"next","payload":{}}`}, code: 4400},
-		"no type":                          {before: []string{`{}`}, code: 4400},
-		"not JSON":                         {before: []string{`{`}, code: 4400},
-		"nothing":                          {before: []string{``}, code: 4400},
-		"a list":                           {before: []string{`[]`}, code: 4400},
-		"null":                             {after: []string{`null`}, code: 4400},
-		"an init payload that is text":     {before: []string{`{"type":"connection_init","payload":"x"}`}, code: 4400},
-		"a ping payload that is a number":  {after: []string{`{"type":"ping","payload":1}`}, code: 4400},
-		"complete without an id":           {after: []string{`{"type":"complete"}`}, code: 4400},
-		"a message that is too large":      {after: []string{`{"type":"ping","payload":{"x":"` + strings.Repeat("x", 64<<10) + `"}}`}, code: 1009},
-		"the same, compressed well":        {before: []string{strings.Repeat(" ", 1<<20)}, code: 1009},
+		"an id that is a number": {after: []string{`{"id":1,"type":"subscribe","payload":{"query":"{ viewer { role } }"}}`},
+			code: 4400},
+		"no payload":                      {after: []string{`{"id":"1","type":"subscribe"}`}, code: 4400},
+		"a payload that is a list":        {after: []string{`{"id":"1","type":"subscribe","payload":[]}`}, code: 4400},
+		"a query that is a number":        {after: []string{`{"id":"1","type":"subscribe","payload":{"query":1}}`}, code: 4400},
+		"variables that are a list":       {after: []string{`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }","variables":[]}}`}, code: 4400},
+		"an unknown type":                 {after: []string{`{"type":"start"}`}, code: 4400},
+		"a server's type":                 {after: []string{`{"id":"1","type":"next","payload":{}}`}, code: 4400},
+		"no type":                         {before: []string{`{}`}, code: 4400},
+		"not JSON":                        {before: []string{`{`}, code: 4400},
+		"nothing":                         {before: []string{``}, code: 4400},
+		"a list":                          {before: []string{`[]`}, code: 4400},
+		"null":                            {after: []string{`null`}, code: 4400},
+		"an init payload that is text":    {before: []string{`{"type":"connection_init","payload":"x"}`}, code: 4400},
+		"a ping payload that is a number": {after: []string{`{"type":"ping","payload":1}`}, code: 4400},
+		"complete without an id":          {after: []string{`{"type":"complete"}`}, code: 4400},
+		"a message that is too large": {after: []string{`{"type":"ping","payload":{"x":"` + strings.Repeat("x", 64<<10) + `"}}`},
+			code: 1009},
+		"the same, compressed well": {before: []string{strings.Repeat(" ", 1<<20)}, code: 1009},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -259,7 +261,8 @@ func TestSocketProtocol(t *testing.T) {
 		t.Parallel()
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
-		for _, query := range []string{"{", "{ nothing }", "", strings.Repeat("x ", 3000), "query A { viewer { role } } query B { viewer { role } }"} {
+		for _, query := range []string{"{", "{ nothing }", "", strings.Repeat("x ", 3000),
+			"query A { viewer { role } } query B { viewer { role } }"} {
 			s.send("subscribe", "e", map[string]any{"query": query})
 			m := s.next()
 			require.Equal(t, "error", m.Type, query)
@@ -288,7 +291,8 @@ func TestSocketProtocol(t *testing.T) {
 func TestStreamsPerKey(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
+		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]
 
@@ -299,7 +303,8 @@ func TestStreamsPerKey(t *testing.T) {
 	require.EqualValues(t, 1013, dial(t, server.URL, key).closed())
 	other := dial(t, server.URL, s.Secrets[models.RoleAdmin])
 	require.Equal(t, "connection_ack", other.next().Type, "another key has places of its own")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(`{"query":"subscription { jobChanges { id } }"}`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
+		strings.NewReader(`{"query":"subscription { jobChanges { id } }"}`))
 	require.NoError(t, err)
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + key}}
 	res, err := http.DefaultClient.Do(req)
@@ -376,8 +381,9 @@ func openRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-	_, err = io.WriteString(conn, "GET /graphql HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
-		"Sec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n")
+	_, err = io.WriteString(conn,
+		"GET /graphql HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: MTIzNDU2Nzg5MDEyMzQ1Ng==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n")
 	require.NoError(t, err)
 	from := bufio.NewReader(conn)
 	res, err := http.ReadResponse(from, nil)

@@ -151,7 +151,8 @@ func TestSocket(t *testing.T) {
 		s := dial(t, a.url, a.Secrets[models.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
-		require.NoError(t, s.conn.Write(t.Context(), websocket.MessageText, []byte(`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } } # \ud800"}}`)))
+		require.NoError(t, s.conn.Write(t.Context(), websocket.MessageText,
+			[]byte(`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } } # \ud800"}}`)))
 
 		require.EqualValues(t, 4400, s.closed())
 	})

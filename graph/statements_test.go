@@ -103,7 +103,8 @@ func TestStatementsOfPools(t *testing.T) {
 	a := newBatchingAPI(t)
 	statements := countReads(t, a.Stack)
 	grow := func(name string) {
-		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}}
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot,
+			Models: []string{"testcard"}, MaxWorkers: 1}}
 		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
 		a.Exec(t, "UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quote_stale_at = now() - interval '1 h'")
 		require.NoError(t, models.RecordPrices(t.Context(), a.DB))
@@ -115,14 +116,16 @@ func TestStatementsOfPools(t *testing.T) {
 	}
 	read := func(most int) int64 {
 		before := statements.n.Load()
-		data := a.as(t, models.RoleOperator, `{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } price { pricePerHourUsd source stale } priceHistory(hours: 1) { pricePerHourUsd } lossesPerHour } }`, nil)
+		data := a.as(t, models.RoleOperator,
+			`{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } price { pricePerHourUsd source stale } priceHistory(hours: 1) { pricePerHourUsd } lossesPerHour } }`, nil)
 		pools := at[[]any](t, data, "pools")
 		require.Len(t, pools, most)
 		for _, each := range pools {
 			pool := each.(map[string]any)
 			name := pool["name"].(string)
 			require.Equal(t, []any{
-				map[string]any{"reason": name + " decision 3"}, map[string]any{"reason": name + " decision 2"}, map[string]any{"reason": name + " decision 1"},
+				map[string]any{"reason": name + " decision 3"}, map[string]any{"reason": name + " decision 2"},
+				map[string]any{"reason": name + " decision 1"},
 			}, pool["scalingHistory"])
 			require.Len(t, pool["all"], 4)
 			require.Equal(t, map[string]any{"pricePerHourUsd": 0.4, "source": "feed", "stale": true}, pool["price"])

@@ -37,7 +37,8 @@ func TestSubmitJobs(t *testing.T) {
 		a := newAPI(t)
 		input := map[string]any{"model": "http.call", "params": map[string]any{"url": "https://example.com/"}}
 
-		data := a.client(t, `mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { results { job { type prompt } } } }`, map[string]any{"i": []any{input}})
+		data := a.client(t, `mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { results { job { type prompt } } } }`,
+			map[string]any{"i": []any{input}})
 
 		require.Equal(t, "http.call", at[string](t, data, "submitJobs", "results", 0, "job", "type"))
 	})

@@ -48,7 +48,8 @@ var streams = []string{"jobChanges"} // jobs.TestChanges
 
 // unselected are fields that a client never gets.
 var unselected = []string{
-	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Halt", "Pool", "Queue", "QueueAccount", "ScalingDecision",
+	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Halt", "Pool", "Queue",
+	"QueueAccount", "ScalingDecision",
 	"WorkerConnection", "WorkerEdge",
 }
 
@@ -142,7 +143,8 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 		if slices.Contains(path, kind.Name) { // such as the job that continues a job
 			deep = min(depth, 1)
 		}
-		if def.Name == "Job" && kind.Name == "Workflow" || def.Name == "WorkflowJob" && kind.Name == "Job" { // the queries workflow and job go deeper
+		// the queries workflow and job go deeper
+		if def.Name == "Job" && kind.Name == "Workflow" || def.Name == "WorkflowJob" && kind.Name == "Job" {
 			deep = min(depth, 1)
 		}
 		if def.Name == "Attempt" && kind.Name == "Worker" { // the query worker goes deeper
@@ -167,7 +169,8 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	submitAs := func(n int) *models.Job {
 		job, _, err := s.Submitter.Submit(t.Context(), p, submit.Submission{
 			Model: "testcard", Prompt: "prompt of " + mark, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
-			Metadata: fmt.Appendf(nil, `{"note": "metadata of %s"}`, mark), UserID: "user of " + mark, IdempotencyKey: new(fmt.Sprint("key ", n, " of ", mark)),
+			Metadata: fmt.Appendf(nil, `{"note": "metadata of %s"}`, mark), UserID: "user of " + mark,
+			IdempotencyKey: new(fmt.Sprint("key ", n, " of ", mark)),
 		})
 		require.NoError(t, err)
 		return job
@@ -181,12 +184,14 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: checkpoint, Step: 1, Percent: 10})
 	require.NoError(t, err)
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video of "+mark))
-	_, err = s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
+	_, err = s.Attempts.Complete(t.Context(), worker, fence,
+		lease.Completion{Video: &video, Output: fmt.Appendf(nil, `{"o": "output of %s"}`, mark)})
 	require.NoError(t, err)
 	submitAs(2)
 	_, fence = s.Lease(t, worker)
 	log := s.Upload(t, worker, fence, models.ArtifactLog, []byte("log of "+mark))
-	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "failure of " + mark, Log: &log})
+	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "failure of " + mark,
+		Log: &log})
 	require.NoError(t, err)
 	_, err = s.Canceller.Cancel(t.Context(), p, submitAs(3).ID)
 	require.NoError(t, err)
@@ -237,7 +242,8 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 		job := submit.Submission{Model: "testcard", Prompt: "prompt of " + map[bool]string{true: mark, false: theirs}[p == a.Client]}
 		_, _, err := a.Submitter.Submit(t.Context(), p, job)
 		require.NoError(t, err)
-		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600, Request: schedule.Request{Job: &job}})
+		every, err := a.Schedules.Create(t.Context(), p, schedule.Input{Name: job.Prompt, EverySeconds: 3600,
+			Request: schedule.Request{Job: &job}})
 		require.NoError(t, err)
 		_, err = a.Schedules.FireNow(t.Context(), p, every.ID, time.Time{})
 		require.NoError(t, err)

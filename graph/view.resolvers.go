@@ -13,7 +13,8 @@ import (
 )
 
 func (r *mutationResolver) SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*models.SavedView, error) {
-	return r.Reader.Views().Save(ctx, principal(ctx), views.ViewInput{ID: models.ViewID(valueOr(id, "")), Name: name, Query: query, Shared: valueOr(shared, false)})
+	return r.Reader.Views().Save(ctx, principal(ctx), views.ViewInput{ID: models.ViewID(valueOr(id, "")), Name: name, Query: query,
+		Shared: valueOr(shared, false)})
 }
 
 func (r *mutationResolver) DeleteView(ctx context.Context, id string) (string, error) {

@@ -60,7 +60,8 @@ func TestViewer(t *testing.T) {
 				require.Equal(t, []string{"FORBIDDEN"}, got.codes(), field.Name)
 			}
 		}
-		for _, mutation := range []string{"pauseQueue", "cancelJob", "retryJob", "deleteJob", "setJobTier", "startBulkOperation", "createPool", "updateAccount", "createApiKey"} {
+		for _, mutation := range []string{"pauseQueue", "cancelJob", "retryJob", "deleteJob", "setJobTier", "startBulkOperation", "createPool",
+			"updateAccount", "createApiKey"} {
 			got := ask(t, a.url, a.Secrets[models.RoleViewer], "mutation { "+mutation+acts[mutation](t, a)+" }", nil)
 			require.Equal(t, []string{"FORBIDDEN"}, got.codes(), mutation)
 		}

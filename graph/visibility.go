@@ -21,7 +21,8 @@ var shown = map[models.Role]map[string][]string{
 		"Worker": {"id", "region", "gpuType", "status"},
 		"Model": {
 			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
-			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt", "removedAt", "available", "state",
+			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt",
+			"removedAt", "available", "state",
 		},
 		"RemovedModel":  {"name", "isAlias", "version", "origin", "removedAt"},
 		"WaitingReason": {"code", "message", "until"},

@@ -49,7 +49,8 @@ func TestWebhooks(t *testing.T) {
 		verified := 0
 		for range 2 {
 			w := <-got
-			for _, secret := range []string{at[string](t, made, "createWebhookEndpoint", "secret"), at[string](t, account, "rotateAccountWebhookSecret")} {
+			for _, secret := range []string{at[string](t, made, "createWebhookEndpoint", "secret"),
+				at[string](t, account, "rotateAccountWebhookSecret")} {
 				verifier, err := standardwebhooks.NewWebhook(secret)
 				require.NoError(t, err)
 				if verifier.Verify(w.body, w.header) == nil {
@@ -63,7 +64,9 @@ func TestWebhooks(t *testing.T) {
 				id jobId run eventId event url attempts delivered lastStatusCode lastError nextAttemptAt createdAt deliveredAt
 				tries { at statusCode error durationMs } } } }
 			failed: webhookDeliveries(jobId: $j, failedOnly: true) { edges { cursor } } }`, map[string]any{"j": job, "e": endpoint})
-		require.Equal(t, []any{map[string]any{"id": endpoint, "format": "STANDARD", "disabled": false, "events": []any{"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"}}}, list["webhookEndpoints"])
+		require.Equal(t, []any{map[string]any{"id": endpoint, "format": "STANDARD", "disabled": false,
+			"events": []any{"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"}}},
+			list["webhookEndpoints"])
 		require.Empty(t, at[[]any](t, list, "failed", "edges"))
 		node := at[map[string]any](t, list, "webhookDeliveries", "edges", 0, "node")
 		require.Equal(t, "job.cancelled", node["event"])
@@ -78,11 +81,13 @@ func TestWebhooks(t *testing.T) {
 		require.NotNil(t, at[map[string]any](t, again, "redeliverWebhook")["nextAttemptAt"])
 		rotated := a.client(t, `mutation ($id: ID!) { rotateWebhookSecret(id: $id) { secret endpoint { id } } }`, map[string]any{"id": endpoint})
 		require.NotEqual(t, at[string](t, made, "createWebhookEndpoint", "secret"), at[string](t, rotated, "rotateWebhookSecret", "secret"))
-		found := a.client(t, `query ($d: ID!, $e: ID!) { d: node(id: $d) { id } e: node(id: $e) { ... on WebhookEndpoint { url } } }`, map[string]any{"d": node["id"], "e": endpoint})
+		found := a.client(t, `query ($d: ID!, $e: ID!) { d: node(id: $d) { id } e: node(id: $e) { ... on WebhookEndpoint { url } } }`,
+			map[string]any{"d": node["id"], "e": endpoint})
 		require.Equal(t, receiver.URL, at[string](t, found, "e", "url"))
 		gone := a.client(t, `mutation ($id: ID!) { deleteWebhookEndpoint(id: $id) }`, map[string]any{"id": endpoint})
 		require.Equal(t, endpoint, gone["deleteWebhookEndpoint"])
-		require.Equal(t, []string{"CONFLICT"}, ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($id: ID!) { redeliverWebhook(deliveryId: $id) { id } }`, id).codes())
+		require.Equal(t, []string{"CONFLICT"}, ask(t, a.url, a.Secrets[models.RoleClient],
+			`mutation ($id: ID!) { redeliverWebhook(deliveryId: $id) { id } }`, id).codes())
 	})
 
 	t.Run("AreHiddenFromOtherAccounts", func(t *testing.T) {
@@ -96,7 +101,8 @@ func TestWebhooks(t *testing.T) {
 		require.Len(t, at[[]any](t, own, "webhookDeliveries", "edges"), 2)
 		delivery := at[string](t, own, "webhookDeliveries", "edges", 0, "node", "id")
 		endpoint := at[string](t, made, "createWebhookEndpoint", "endpoint", "id")
-		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+			Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 
@@ -133,9 +139,11 @@ func TestWebhooks(t *testing.T) {
 			require.Equal(t, []string{"INVALID_INPUT"}, answer.codes(), field)
 			require.Equal(t, field, answer.Errors[0].Extensions["field"])
 		}
-		for _, query := range []string{`{ webhookDeliveries(jobId: "x") { edges { cursor } } }`, `{ webhookDeliveries(endpointId: "job_1") { edges { cursor } } }`} {
+		for _, query := range []string{`{ webhookDeliveries(jobId: "x") { edges { cursor } } }`,
+			`{ webhookDeliveries(endpointId: "job_1") { edges { cursor } } }`} {
 			require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, key, query, nil).codes())
 		}
-		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, key, `{ webhookDeliveries(after: "nonsense") { edges { cursor } } }`, nil).codes())
+		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, key, `{ webhookDeliveries(after: "nonsense") { edges { cursor } } }`,
+			nil).codes())
 	})
 }

@@ -49,18 +49,23 @@ func TestWorker(t *testing.T) {
 
 		beat := ask(t, a.url, token, `mutation ($i: HeartbeatInput!) { heartbeat(input: $i) { leaseExpiresAt directive { action } } }`,
 			fence(granted, map[string]any{"gpus": []any{
-				map[string]any{"index": 1, "utilization": 0.5, "memoryUsedBytes": "9007199254740993"}, map[string]any{"index": 0, "utilization": 1, "powerW": 71.5},
+				map[string]any{"index": 1, "utilization": 0.5, "memoryUsedBytes": "9007199254740993"},
+				map[string]any{"index": 0, "utilization": 1, "powerW": 71.5},
 			}}))
 		progress := ask(t, a.url, token, `mutation ($i: ProgressInput!) { reportProgress(input: $i) { directive { action } } }`,
 			fence(granted, map[string]any{"percent": 40, "phase": "RENDERING", "step": 4, "totalSteps": 10, "message": "frame 4"}))
-		target := ask(t, a.url, token, `mutation ($i: RequestUploadInput!) { requestUpload(input: $i) { objectKey url method headers expiresAt } }`,
+		target := ask(t, a.url, token,
+			`mutation ($i: RequestUploadInput!) { requestUpload(input: $i) { objectKey url method headers expiresAt } }`,
 			fence(granted, map[string]any{"type": "CHECKPOINT", "contentType": "application/zip", "sizeBytes": 4, "checksum": jobsChecksum}))
-		stored := ask(t, a.url, token, `mutation ($a: ID!, $f: ID!) { storeHandle(attemptId: $a, fencingToken: $f, value: "prediction 7") { leaseExpiresAt } }`,
+		stored := ask(t, a.url, token,
+			`mutation ($a: ID!, $f: ID!) { storeHandle(attemptId: $a, fencingToken: $f, value: "prediction 7") { leaseExpiresAt } }`,
 			map[string]any{"a": granted["attemptId"], "f": granted["fencingToken"]})
 		require.Empty(t, stored.Errors)
-		require.Equal(t, true, at[bool](t, a.client(t, `query ($id: ID!) { job(id: $id) { hasHandle } }`, map[string]any{"id": job.ID}), "job", "hasHandle"))
+		require.Equal(t, true, at[bool](t, a.client(t, `query ($id: ID!) { job(id: $id) { hasHandle } }`, map[string]any{"id": job.ID}), "job",
+			"hasHandle"))
 		video := a.Upload(t, principal, held, models.ArtifactFinalVideo, []byte("video"))
-		end := ask(t, a.url, token, `mutation ($i: CompleteJobInput!) { completeJob(input: $i) { job { id status prompt } next { `+leaseFields+` } } }`,
+		end := ask(t, a.url, token, `mutation ($i: CompleteJobInput!) { completeJob(input: $i) { job { id status prompt } next { `+leaseFields+
+			` } } }`,
 			fence(granted, map[string]any{"leaseNext": true, "video": map[string]any{
 				"objectKey": video.ObjectKey, "sizeBytes": video.SizeBytes, "checksum": video.Checksum, "contentType": video.ContentType,
 				"metadata": map[string]any{"durationSeconds": 1},
@@ -70,7 +75,8 @@ func TestWorker(t *testing.T) {
 		require.Equal(t, "CONTINUE", at[string](t, beat.Data, "heartbeat", "directive", "action"))
 		_, err = models.PutGPUMinute(t.Context(), a.DB, time.Now().Truncate(time.Minute))
 		require.NoError(t, err)
-		seen := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($id: ID!) { worker(id: $id) { agentVersion gpuHistory { at utilization memory temperatureC } gpus { index utilization memoryUsedBytes powerW xid } } }`,
+		seen := ask(t, a.url, a.Secrets[models.RoleOperator],
+			`query ($id: ID!) { worker(id: $id) { agentVersion gpuHistory { at utilization memory temperatureC } gpus { index utilization memoryUsedBytes powerW xid } } }`,
 			map[string]any{"id": id})
 		require.Equal(t, []any{
 			map[string]any{"index": 0.0, "utilization": 1.0, "memoryUsedBytes": nil, "powerW": 71.5, "xid": nil},
@@ -110,7 +116,8 @@ func TestWorker(t *testing.T) {
 		lease := a.lease(t, id, token)
 
 		for field, code := range map[string]string{
-			"account { id }": "FORBIDDEN", "attempts { id }": "FORBIDDEN", "artifacts { id }": "FORBIDDEN", "lane": "FORBIDDEN", "hasHandle": "FORBIDDEN",
+			"account { id }": "FORBIDDEN", "attempts { id }": "FORBIDDEN", "artifacts { id }": "FORBIDDEN", "lane": "FORBIDDEN",
+			"hasHandle":                   "FORBIDDEN",
 			"events { edges { cursor } }": "FORBIDDEN", "metadata": "", "idempotencyKey": "", "userId": "", "createdBy": "", "result { id }": "",
 		} {
 			got := ask(t, a.url, token, `mutation ($i: ReleaseJobInput!) { releaseJob(input: $i) { id prompt `+field+` } }`, fence(lease, nil))

@@ -39,14 +39,17 @@ func TestSchema(t *testing.T) {
 			query string
 			args  []any
 		}{
-			"two live attempts of a job":               {attempt, []any{held.ID, idle.WorkerID}},
-			"two live attempts of a worker":            {attempt, []any{completed, worker.WorkerID}},
-			"a duplicate attempt number":               {"UPDATE job_attempts SET job_id = ? WHERE id = ?", []any{completed, fence.AttemptID}},
-			"an attempt that ended without a time":     {"UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST' WHERE id = ?", []any{fence.AttemptID}},
-			"an attempt that failed for no reason":     {"UPDATE job_attempts SET status = 'FAILED', ended_at = now() WHERE id = ?", []any{fence.AttemptID}},
-			"a live attempt that ended":                {"UPDATE job_attempts SET ended_at = now() WHERE id = ?", []any{fence.AttemptID}},
-			"an unknown attempt status":                {"UPDATE job_attempts SET status = 'DONE' WHERE id = ?", []any{fence.AttemptID}},
-			"a duplicate fencing token":                {"UPDATE job_attempts SET fencing_token = ? WHERE id = ?", []any{doneFence.Token, fence.AttemptID}},
+			"two live attempts of a job":    {attempt, []any{held.ID, idle.WorkerID}},
+			"two live attempts of a worker": {attempt, []any{completed, worker.WorkerID}},
+			"a duplicate attempt number":    {"UPDATE job_attempts SET job_id = ? WHERE id = ?", []any{completed, fence.AttemptID}},
+			"an attempt that ended without a time": {"UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST' WHERE id = ?",
+				[]any{fence.AttemptID}},
+			"an attempt that failed for no reason": {"UPDATE job_attempts SET status = 'FAILED', ended_at = now() WHERE id = ?",
+				[]any{fence.AttemptID}},
+			"a live attempt that ended": {"UPDATE job_attempts SET ended_at = now() WHERE id = ?", []any{fence.AttemptID}},
+			"an unknown attempt status": {"UPDATE job_attempts SET status = 'DONE' WHERE id = ?", []any{fence.AttemptID}},
+			"a duplicate fencing token": {"UPDATE job_attempts SET fencing_token = ? WHERE id = ?",
+				[]any{doneFence.Token, fence.AttemptID}},
 			"a completed job with a cancel request":    {"UPDATE jobs SET cancel_requested_at = now() WHERE id = ?", []any{completed}},
 			"a cancelled job without a cancel request": {"UPDATE jobs SET status = 'CANCELLED' WHERE id = ?", []any{completed}},
 			"a failed job without a class":             {"UPDATE jobs SET status = 'FAILED' WHERE id = ?", []any{completed}},
@@ -61,12 +64,16 @@ func TestSchema(t *testing.T) {
 			"a key without its digest":                 {"UPDATE jobs SET idempotency_key = 'k' WHERE id = ?", []any{waiting.ID}},
 			"a duplicate idempotency key":              {"UPDATE jobs SET idempotency_key = 'k', request_digest = ''", nil},
 			"a result that is not an artifact":         {"UPDATE jobs SET result_id = gen_random_uuid() WHERE id = ?", []any{completed}},
-			"a duplicate event number":                 {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'PROGRESS')", []any{held.ID}},
-			"two terminal events of a run":             {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 99, 1, 'FAILED')", []any{completed}},
-			"an artifact of the same object":           {"INSERT INTO artifacts SELECT gen_random_uuid(), job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type FROM artifacts WHERE id = ?", []any{end.Job.ResultID}},
-			"a checkpoint without its step":            {"UPDATE artifacts SET step = NULL WHERE id = ?", []any{o.Committed}},
-			"a terminated worker with a token":         {"UPDATE workers SET status = 'TERMINATED', ended_at = now() WHERE id = ?", []any{idle.WorkerID}},
-			"a terminated worker without an end":       {"UPDATE workers SET status = 'TERMINATED', token_hash = NULL WHERE id = ?", []any{idle.WorkerID}},
+			"a duplicate event number": {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 1, 1, 'PROGRESS')",
+				[]any{held.ID}},
+			"two terminal events of a run": {"INSERT INTO job_events (job_id, seq, run, type) VALUES (?, 99, 1, 'FAILED')",
+				[]any{completed}},
+			"an artifact of the same object": {"INSERT INTO artifacts SELECT gen_random_uuid(), job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type FROM artifacts WHERE id = ?", []any{end.Job.ResultID}},
+			"a checkpoint without its step":  {"UPDATE artifacts SET step = NULL WHERE id = ?", []any{o.Committed}},
+			"a terminated worker with a token": {"UPDATE workers SET status = 'TERMINATED', ended_at = now() WHERE id = ?",
+				[]any{idle.WorkerID}},
+			"a terminated worker without an end": {"UPDATE workers SET status = 'TERMINATED', token_hash = NULL WHERE id = ?",
+				[]any{idle.WorkerID}},
 			"two workers in one slot":                  {"UPDATE workers SET provider_instance_id = 'one' WHERE id = ?", []any{idle.WorkerID}},
 			"a counter below 0":                        {"UPDATE accounts SET running = -1", nil},
 			"a lane's counter below 0":                 {"UPDATE account_lanes SET queued = -1", nil},
@@ -122,7 +129,8 @@ func TestKeys(t *testing.T) {
 		_, err = s.Keys.Session(t.Context(), session)
 		require.ErrorIs(t, err, apierror.ErrUnauthenticated, "a revoked key ends its sessions")
 		var secrets int
-		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM api_keys k WHERE to_jsonb(k)::text LIKE ?", "%"+secret+"%").Scan(t.Context(), &secrets))
+		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM api_keys k WHERE to_jsonb(k)::text LIKE ?", "%"+secret+"%").Scan(t.Context(),
+			&secrets))
 		require.Zero(t, secrets, "the secret itself is not kept")
 	})
 

@@ -122,7 +122,8 @@ func (l *life) complete(outer *testing.T) func(*rapid.T) {
 		if video == nil {
 			video = &jobs.UploadedObject{ObjectKey: "a key of long ago"}
 		}
-		end, err := l.s.Attempts.Complete(context.Background(), held.worker, held.fence, lease.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
+		end, err := l.s.Attempts.Complete(context.Background(), held.worker, held.fence,
+			lease.Completion{Video: video, LeaseNext: rapid.Bool().Draw(t, "next")})
 		allowed(t, err, apierror.CodeLeaseLost, apierror.CodeConflict)
 		if end != nil {
 			l.keep(held.worker, end.Next)
@@ -135,7 +136,8 @@ func (l *life) fail(t *rapid.T) {
 	class := rapid.SampledFrom([]models.FailureClass{
 		models.FailTransient, models.FailModelCrash, models.FailPreempted, models.FailContentPolicy, models.FailRateLimited,
 	}).Draw(t, "class")
-	end, err := l.s.Attempts.Fail(context.Background(), held.worker, held.fence, lease.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
+	end, err := l.s.Attempts.Fail(context.Background(), held.worker, held.fence,
+		lease.Failure{Class: class, LeaseNext: rapid.Bool().Draw(t, "next")})
 	allowed(t, err, apierror.CodeLeaseLost)
 	if end != nil {
 		l.keep(held.worker, end.Next)

@@ -76,7 +76,8 @@ func due(t require.TestingT, s *jobstest.Stack, worker models.WorkerID, rank int
 	if len(heads) == 0 {
 		return ""
 	}
-	fairqueue.Choose(heads, func(c candidate) float64 { return c.VirtualTime }, func(c candidate) int { return lo.Ternary(c.PreferredRegion, 0, 1) })
+	fairqueue.Choose(heads, func(c candidate) float64 { return c.VirtualTime },
+		func(c candidate) int { return lo.Ternary(c.PreferredRegion, 0, 1) })
 	return heads[0].ID
 }
 
@@ -133,7 +134,8 @@ func TestOrder(t *testing.T) {
 					if job.Status != models.JobQueued {
 						rt.Skip("it does not wait")
 					}
-					_ = s.Notifier.Index.Remove(context.Background(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1})
+					_ = s.Notifier.Index.Remove(context.Background(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID,
+						VirtualTime: -1})
 					s.Exec(t, "UPDATE jobs SET "+set+" WHERE id = ?", job.ID)
 					if err := s.Readier.Ready(context.Background(), job.ID); err != nil {
 						jobstest.RequireCode(rt, err, apierror.CodeNotFound)
@@ -156,7 +158,8 @@ func TestOrder(t *testing.T) {
 				"dedicate": func(rt *rapid.T) {
 					set := rapid.SampledFrom([]string{
 						"tiers = '{}', accounts = '{}'", "tiers = '{PRO,FREE}'", "tiers = '{BATCH}', accounts = '{}'",
-						"accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 1)", "accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 3)",
+						"accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 1)",
+						"accounts = ARRAY(SELECT id FROM accounts ORDER BY random() LIMIT 3)",
 					}).Draw(rt, "pool")
 					s.Exec(t, "UPDATE workers SET "+set+" WHERE id = ?", pick(rt, l.workers, "worker").WorkerID)
 				},
@@ -169,7 +172,8 @@ func TestOrder(t *testing.T) {
 					require.NoError(rt, err)
 				},
 				"set tier": func(rt *rapid.T) {
-					_, err := s.Operator.SetJobTier(context.Background(), s.Admin, pick(rt, l.jobs, "job"), rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
+					_, err := s.Operator.SetJobTier(context.Background(), s.Admin, pick(rt, l.jobs, "job"),
+						rapid.SampledFrom(models.Tiers).Draw(rt, "tier"))
 					allowed(rt, err, apierror.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
@@ -367,7 +371,8 @@ func TestClaim(t *testing.T) {
 		failed, other := s.Worker(t, "failed"), s.Worker(t, "other")
 		job := s.Submit(t)
 		s.Exec(t, "UPDATE jobs SET avoid_worker_id = ?, avoid_until = clock_timestamp() + interval '1 minute'", failed.WorkerID)
-		require.NoError(t, s.Notifier.Index.Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID, VirtualTime: -1}))
+		require.NoError(t, s.Notifier.Index.Remove(t.Context(), jobs.ReadyJob{Queue: job.Queue(), ID: job.ID, Account: job.AccountID,
+			VirtualTime: -1}))
 		found := make(chan *lease.Lease, 2)
 		for i, worker := range []jobs.Principal{failed, other} {
 			go func() {

@@ -4,7 +4,8 @@ import "github.com/reelay/reelay/models"
 
 func readyHint(job models.QueuedJob) ReadyJob {
 	return ReadyJob{
-		Queue: job.Queue, ID: job.ID, Account: job.AccountID, PreferredRegion: job.PreferredRegion, Order: job.QueueOrder, VirtualTime: job.VirtualTime,
+		Queue: job.Queue, ID: job.ID, Account: job.AccountID, PreferredRegion: job.PreferredRegion, Order: job.QueueOrder,
+		VirtualTime: job.VirtualTime,
 	}
 }
 

@@ -25,7 +25,8 @@ func (r *reference) lease(t *rapid.T) {
 func (r *reference) given(t *rapid.T, worker *refWorker, got *lease.Lease) {
 	if got == nil {
 		if worker.lease == nil && !worker.draining {
-			require.False(t, slices.ContainsFunc(r.jobs, func(j *refJob) bool { return r.free(j) && j.spared != worker.WorkerID }), "a job waits for this worker")
+			require.False(t, slices.ContainsFunc(r.jobs, func(j *refJob) bool { return r.free(j) && j.spared != worker.WorkerID }),
+				"a job waits for this worker")
 		}
 		return
 	}

@@ -106,7 +106,8 @@ func TestOldSnapshot(t *testing.T) {
 	reader, err := s.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer reader.Rollback()
-	for _, query := range []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET idle_in_transaction_session_timeout = 0", "SELECT count(*) FROM jobs"} {
+	for _, query := range []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET idle_in_transaction_session_timeout = 0",
+		"SELECT count(*) FROM jobs"} {
 		_, err := reader.ExecContext(t.Context(), query)
 		require.NoError(t, err)
 	}

@@ -72,7 +72,8 @@ func TestTimes(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
 		due := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
-		s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 day', run_at = clock_timestamp() - interval '1 second' WHERE id = ?", due.ID)
+		s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 day', run_at = clock_timestamp() - interval '1 second' WHERE id = ?",
+			due.ID)
 		waited, _ := times(t, s, due.ID)
 		require.Zero(t, waited)
 		_, err := s.Releaser.Due(t.Context())

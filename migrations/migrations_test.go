@@ -219,7 +219,8 @@ func TestEventPartitions(t *testing.T) {
 func strayEvents(t *testing.T, db *bun.DB, n int) (low string) {
 	t.Helper()
 	require.NoError(t, db.NewRaw("SELECT uuid7_floor((date_trunc('month', now() AT TIME ZONE 'UTC') + interval '4 months 10 days') AT TIME ZONE 'UTC')").Scan(t.Context(), &low))
-	_, err := db.NewRaw("INSERT INTO job_events (job_id, seq, run, type) SELECT ?::uuid, i, 1, 'PROGRESS' FROM generate_series(1, ?) i", low, n).Exec(t.Context())
+	_, err := db.NewRaw("INSERT INTO job_events (job_id, seq, run, type) SELECT ?::uuid, i, 1, 'PROGRESS' FROM generate_series(1, ?) i", low,
+		n).Exec(t.Context())
 	require.NoError(t, err)
 	return low
 }
@@ -231,7 +232,8 @@ func TestAccounts(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		_, err := db.ExecContext(t.Context(), "INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute) VALUES (md5('a')::uuid, 'a', 'PRO', 1, 1, 1)")
+		_, err := db.ExecContext(t.Context(),
+			"INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute) VALUES (md5('a')::uuid, 'a', 'PRO', 1, 1, 1)")
 		require.NoError(t, err)
 
 		for _, query := range []string{"DELETE FROM accounts", "UPDATE accounts SET id = md5('b')::uuid"} {

@@ -52,7 +52,8 @@ var extendLeasesSQL string
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
 // event of the progress if thin allows one. Requests to give way that are older than yieldWithin
 // are left out. Rows are locked in the usual order.
-func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Fence]*Beat, error) {
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Fence]*Beat,
+	error) {
 	arg, err := rowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err

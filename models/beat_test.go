@@ -61,7 +61,8 @@ func TestExtendLeases(t *testing.T) {
 		for range 8 { // PostgreSQL keeps a plan after five
 			var beats []models.LeaseBeat
 			for _, hold := range holds {
-				beats = append(beats, models.LeaseBeat{Fence: hold}, models.LeaseBeat{Fence: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
+				beats = append(beats, models.LeaseBeat{Fence: hold},
+					models.LeaseBeat{Fence: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
 			}
 			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, time.Minute, models.Thinning{})
 			require.NoError(t, err)

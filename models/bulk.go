@@ -269,7 +269,8 @@ func SteerBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error
 
 // EndBulkOperation finishes a locked operation, even if items are left.
 func EndBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
-	return tx.NewRaw("UPDATE bulk_operations SET finished_at = clock_timestamp(), paused = false WHERE id = ? RETURNING *", op.ID).Scan(ctx, op)
+	return tx.NewRaw("UPDATE bulk_operations SET finished_at = clock_timestamp(), paused = false WHERE id = ? RETURNING *", op.ID).Scan(ctx,
+		op)
 }
 
 // PostponeBulk makes an operation wait for at least the given time.

@@ -94,12 +94,14 @@ func LockModels(ctx context.Context, tx bun.Tx, names []string) (removed []strin
 	// A new version of an entry that commits meanwhile is in the snapshot of the next statement only.
 	for range 3 {
 		present = nil
-		err := tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) AND current ORDER BY name FOR SHARE", textArray(names)).Scan(ctx, &present)
+		err := tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) AND current ORDER BY name FOR SHARE",
+			textArray(names)).Scan(ctx, &present)
 		if err != nil || len(present) == len(names) {
 			return nil, err
 		}
 	}
-	err = tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) GROUP BY name HAVING NOT bool_or(current) ORDER BY name", textArray(names)).Scan(ctx, &removed)
+	err = tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) GROUP BY name HAVING NOT bool_or(current) ORDER BY name",
+		textArray(names)).Scan(ctx, &removed)
 	return removed, err
 }
 

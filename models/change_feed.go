@@ -57,7 +57,8 @@ func SwapSetup(ctx context.Context, tx bun.Tx, kind ProcessKind, now Setup) (*Se
 		return nil, err
 	}
 	var first bool
-	err = tx.NewRaw("INSERT INTO process_setups (kind, setup) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING true", kind, json.RawMessage(data)).Scan(ctx, &first)
+	err = tx.NewRaw("INSERT INTO process_setups (kind, setup) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING true", kind,
+		json.RawMessage(data)).Scan(ctx, &first)
 	if err == nil || !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes)
 	var account models.AccountID
 	var id models.JobID
 	worker := liveFences(t, db, 1)[0].WorkerID
-	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account, &id))
+	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account,
+		&id))
 	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}})
 		if err != nil {
@@ -76,7 +77,8 @@ func TestTransaction(t *testing.T) {
 				other := *job
 				other.Status = models.JobBlocked
 				w.Jobs[0].Was = &other
-				w.Events = []*models.JobEvent{{JobID: job.ID, Seq: 99, Run: 1, Type: models.EventProgress, Payload: []byte("{}"), CreatedAt: time.Now()}}
+				w.Events = []*models.JobEvent{{JobID: job.ID, Seq: 99, Run: 1, Type: models.EventProgress, Payload: []byte("{}"),
+					CreatedAt: time.Now()}}
 				return w
 			},
 			check: func(t *testing.T, err error) { require.ErrorIs(t, err, sql.ErrNoRows) },
@@ -137,9 +139,11 @@ func TestTransaction(t *testing.T) {
 		db := lone(t, modelstest.DSN(t))
 		var level, readOnly string
 
-		require.NoError(t, db.RunInTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, func(ctx context.Context, tx bun.Tx) error {
-			return tx.NewRaw("SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')").Scan(ctx, &level, &readOnly)
-		}))
+		require.NoError(t, db.RunInTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
+			func(ctx context.Context, tx bun.Tx) error {
+				return tx.NewRaw("SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')").Scan(ctx, &level,
+					&readOnly)
+			}))
 
 		require.Equal(t, "repeatable read on", level+" "+readOnly)
 	})

@@ -215,7 +215,8 @@ func GroupDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit
 			SELECT reason FROM dead_letters d
 			WHERE ?0 AND fingerprint = g.fingerprint AND failure_class = g.failure_class AND model = g.model
 			ORDER BY id DESC LIMIT 1) newest
-		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", f.Resolved), limit, audienceIs("d", f.Audience), f.Fingerprint, f.Resolved).Scan(ctx, &groups)
+		ORDER BY g.count DESC, g.last_at DESC, g.fingerprint`, resolvedIs("d", f.Resolved), limit, audienceIs("d", f.Audience), f.Fingerprint,
+		f.Resolved).Scan(ctx, &groups)
 	return groups, err
 }
 

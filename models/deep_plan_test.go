@@ -114,12 +114,14 @@ func TestDeepQueues(t *testing.T) {
 				return err
 			}, 5 * 5},
 			"CountUserQueues": {func() error {
-				counts, err := models.CountUserQueues(t.Context(), watched, []models.UserQueue{{AccountID: one, UserID: "crowd"}, {AccountID: one, UserID: "nobody"}}, []int{100, 100})
+				counts, err := models.CountUserQueues(t.Context(), watched, []models.UserQueue{{AccountID: one, UserID: "crowd"},
+					{AccountID: one, UserID: "nobody"}}, []int{100, 100})
 				require.Equal(t, []int{100, 0}, counts)
 				return err
 			}, 100},
 			"AccountDemands": {func() error {
-				found, err := models.AccountDemands(t.Context(), watched, []string{"testcard", "rare", "none"}, []models.AccountID{one, models.NewAccountID()})
+				found, err := models.AccountDemands(t.Context(), watched, []string{"testcard", "rare", "none"},
+					[]models.AccountID{one, models.NewAccountID()})
 				sum := map[string]float64{}
 				for _, q := range found {
 					require.Equal(t, one, q.AccountID)
@@ -137,7 +139,8 @@ func TestDeepQueues(t *testing.T) {
 				return err
 			}, 10_000 + deep/20 + 1000 + 5},
 		}
-		for _, known := range []string{"SELECT", "VACUUM ANALYZE jobs, account_lanes"} { // with statistics from before the burst, and with new ones
+		// with statistics from before the burst, and with new ones
+		for _, known := range []string{"SELECT", "VACUUM ANALYZE jobs, account_lanes"} {
 			_, err := db.ExecContext(t.Context(), known)
 			require.NoError(t, err)
 			for name, c := range asked {

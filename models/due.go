@@ -58,7 +58,8 @@ func UntilDue(ctx context.Context, db bun.IDB, limit time.Duration) (time.Durati
 	var seconds float64
 	err := db.NewRaw(`
 		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
-		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(firstDelayedSQL, "> (SELECT now FROM clock)")+`) first) - now)) FROM clock`,
+		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(firstDelayedSQL, "> (SELECT now FROM clock)")+
+		`) first) - now)) FROM clock`,
 		limit.Seconds()).Scan(ctx, &seconds)
 	return time.Duration(seconds * float64(time.Second)), err
 }

@@ -46,9 +46,11 @@ func ListFailureSources(ctx context.Context, db bun.IDB, window time.Duration, l
 
 // ListFailingEndpoints returns the webhook endpoints that have failed for at least this time and so many tries, and
 // those that Reelay turned off for it within a day: the longest first, up to limit.
-func ListFailingEndpoints(ctx context.Context, db bun.IDB, least time.Duration, leastTries int, limit int64) (found []*WebhookEndpoint, err error) {
+func ListFailingEndpoints(ctx context.Context, db bun.IDB, least time.Duration, leastTries int, limit int64) (found []*WebhookEndpoint,
+	err error) {
 	err = db.NewSelect().Model(&found).
-		Where("we.deleted_at IS NULL AND we.failing_since < clock_timestamp() - make_interval(secs => ?) AND we.failed_tries >= ?", least.Seconds(), leastTries).
+		Where("we.deleted_at IS NULL AND we.failing_since < clock_timestamp() - make_interval(secs => ?) AND we.failed_tries >= ?",
+			least.Seconds(), leastTries).
 		Where("we.disabled_at IS NULL OR we.disabled_at > clock_timestamp() - interval '24 hours'").
 		OrderExpr("we.failing_since, we.id").Limit(limit).Scan(ctx)
 	return found, err

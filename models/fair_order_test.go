@@ -80,7 +80,8 @@ func inOrder(waiting []contender, limit int) []given {
 func startable(all []contender, queues []models.Queue, passed []models.JobID) []contender {
 	for _, first := range queues {
 		found := lo.Filter(all, func(j contender, _ int) bool {
-			return j.Line == first.Line && slices.Contains(queues, j.Queue) && !slices.Contains(passed, j.ID) && fairqueue.Eligible(1, j.Running, j.MaxRunning)
+			return j.Line == first.Line && slices.Contains(queues, j.Queue) && !slices.Contains(passed, j.ID) &&
+				fairqueue.Eligible(1, j.Running, j.MaxRunning)
 		})
 		if len(found) > 0 {
 			return found
@@ -119,13 +120,15 @@ func fillAtRandom(rt *rapid.T, tx bun.Tx) {
 	for i := range rapid.SampledFrom([]int{6, 3, 1}).Draw(rt, "accounts") {
 		account := fmt.Sprintf("00000000-0000-0000-0000-%012d", i)
 		accounts = append(accounts, map[string]any{
-			"id": account, "name": fmt.Sprint("account ", i), "tier": "PRO", "max_queued": 1000, "submits_per_minute": 1000, "weight": drawnWeight().Draw(rt, "weight"),
+			"id": account, "name": fmt.Sprint("account ", i), "tier": "PRO", "max_queued": 1000, "submits_per_minute": 1000,
+			"weight":  drawnWeight().Draw(rt, "weight"),
 			"running": rapid.IntRange(0, 2).Draw(rt, "running"), "max_running": rapid.SampledFrom([]int{60, 4, 1}).Draw(rt, "maxRunning"),
 		})
 		for range rapid.SampledFrom([]int{30, 8, 1, 0}).Draw(rt, "jobs") {
 			jobs = append(jobs, map[string]any{
-				"id": uuid.NewString(), "account_id": account, "type": "video.generate", "status": "QUEUED", "params": struct{}{}, "max_attempts": 3, "timeout_seconds": 600,
-				"queued_at": time.Now(), "model": drawnModel().Draw(rt, "model"), "tier": lanes.Draw(rt, "tier"), "lane": lanes.Draw(rt, "lane"),
+				"id": uuid.NewString(), "account_id": account, "type": "video.generate", "status": "QUEUED", "params": struct{}{}, "max_attempts": 3,
+				"timeout_seconds": 600,
+				"queued_at":       time.Now(), "model": drawnModel().Draw(rt, "model"), "tier": lanes.Draw(rt, "tier"), "lane": lanes.Draw(rt, "lane"),
 				"estimated_gpu_seconds": drawnSeconds().Draw(rt, "seconds"), "priority": rapid.IntRange(0, 2).Draw(rt, "priority"),
 				"requeued": rapid.IntRange(0, 5).Draw(rt, "requeued") == 0, "gpu_rank": rapid.IntRange(0, 1).Draw(rt, "rank"),
 				"region": "eu", "require_region": rapid.Bool().Draw(rt, "region"), "needs": drawnNeeds().Draw(rt, "needs"),
@@ -157,8 +160,9 @@ func drawQueues(rt *rapid.T) []models.Queue {
 	queues := rapid.SliceOfNDistinct(rapid.Custom(func(rt *rapid.T) models.Queue {
 		return models.Queue{
 			Line:  models.Line{Lane: drawnLanes().Draw(rt, "lane"), Promoted: rapid.Bool().Draw(rt, "promoted")},
-			Model: drawnModel().Draw(rt, "model"), GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"), Region: rapid.SampledFrom([]string{"", "eu"}).Draw(rt, "region"),
-			Needs: drawnNeeds().Draw(rt, "needs"),
+			Model: drawnModel().Draw(rt, "model"), GPURank: rapid.IntRange(0, 1).Draw(rt, "rank"),
+			Region: rapid.SampledFrom([]string{"", "eu"}).Draw(rt, "region"),
+			Needs:  drawnNeeds().Draw(rt, "needs"),
 		}
 	}), rapid.SampledFrom([]int{40, 1}).Draw(rt, "least"), 48, rapid.ID).Draw(rt, "queues")
 	turns := fairqueue.Turns{models.TierPro: rapid.SampledFrom([]int{0, models.PromotedEvery - 1}).Draw(rt, "since")}
@@ -188,7 +192,8 @@ func TestFairOrder(t *testing.T) {
 
 		eachFilled(t, func(rt *rapid.T, tx bun.Tx, all []contender) {
 			queues, limit := drawQueues(rt), rapid.SampledFrom([]int{20, 7, 1}).Draw(rt, "limit")
-			passed := ids(lo.Filter(all, func(contender, int) bool { return rapid.IntRange(0, 9).Draw(rt, "passed") == 0 }), func(j contender) models.JobID { return j.ID })
+			passed := ids(lo.Filter(all, func(contender, int) bool { return rapid.IntRange(0, 9).Draw(rt, "passed") == 0 }),
+				func(j contender) models.JobID { return j.ID })
 			expected := inOrder(startable(all, queues, passed), limit)
 
 			found, err := models.NextInOrder(context.Background(), tx, queues, nil, passed, limit)

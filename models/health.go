@@ -41,7 +41,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
-			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(firstDelayedSQL, "IS NOT NULL")+`) first), 0) AS job_lag,
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(firstDelayedSQL, "IS NOT NULL")+
+		`) first), 0) AS job_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
 				(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))), 0)), 0) AS slot_lag,
 			`+haltedSQL(HaltSchedules)+` AS schedules_halted, `+haltedSQL(HaltLeases)+` AS leases_halted,
@@ -56,7 +57,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 
 // haltedSQL is for how many seconds a target has been halted, or 0.
 func haltedSQL(what HaltTarget) string {
-	return "coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - since), 0.001) FROM halts WHERE what = '" + string(what) + "'), 0)"
+	return "coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - since), 0.001) FROM halts WHERE what = '" + string(what) +
+		"'), 0)"
 }
 
 // WorkerCount is the number of workers in a state.

@@ -104,7 +104,8 @@ type poolFact struct {
 // CountHistoryPools counts what happened on workers from one time and before another, by pool,
 // region and GPU type. An attempt that ended for one of the reasons in deliberate, or whose worker
 // was drained for one, was not preempted; those of the reason byOperators are counted apart.
-func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deliberate []string, byOperators string) ([]*HistoryPool, error) {
+func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deliberate []string, byOperators string) ([]*HistoryPool,
+	error) {
 	var facts []poolFact
 	err := db.NewRaw(fmt.Sprintf(`
 		WITH seen AS MATERIALIZED (

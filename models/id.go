@@ -115,7 +115,8 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind, auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
+	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind,
+		auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}

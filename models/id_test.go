@@ -45,7 +45,8 @@ func TestID(t *testing.T) {
 			require.Equal(t, kind == "wrk", models.WorkerID(id).Valid(), id)
 		}
 		const uuid = "01a1fd5f-e5d2-75b1-9880-583b498afce4"
-		for _, bad := range []string{"", "_", "job", "job_", uuid, "jobs_" + uuid, "JOB_" + uuid, "job_" + uuid + "0", "job_{" + uuid[:34] + "}", "job_urn:uuid:" + uuid[:27], "job_" + uuid[:35] + "g", "job_\x00"} {
+		for _, bad := range []string{"", "_", "job", "job_", uuid, "jobs_" + uuid, "JOB_" + uuid, "job_" + uuid + "0", "job_{" + uuid[:34] + "}",
+			"job_urn:uuid:" + uuid[:27], "job_" + uuid[:35] + "g", "job_\x00"} {
 			require.Empty(t, models.IDKind(bad), "%q", bad)
 			require.False(t, models.JobID(bad).Valid(), "%q", bad)
 		}

@@ -26,7 +26,8 @@ const (
 )
 
 // JobStatuses lists the states in the order of a job's life.
-var JobStatuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting, JobCompleted, JobFailed, JobCancelled}
+var JobStatuses = []JobStatus{JobScheduled, JobBlocked, JobQueued, JobAssigned, JobRunning, JobCompleting, JobCompleted, JobFailed,
+	JobCancelled}
 
 // Terminal reports whether the job's run has ended.
 func (s JobStatus) Terminal() bool {
@@ -79,7 +80,8 @@ const (
 
 // FailureClasses lists them all.
 var FailureClasses = []FailureClass{
-	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailEndpoint, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash, FailOutOfMemory,
+	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailEndpoint, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash,
+	FailOutOfMemory,
 	FailCheckpointCorrupt, FailDefectiveResult, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
 }
 

@@ -122,7 +122,8 @@ func (r reading) found(f JobFilter, limit, most int) (clause, int) {
 	for n, s := range r.streams {
 		with = append(with, s.picked(n))
 		for _, part := range s.parts(r.rest) {
-			rows = append(rows, wrapped(fmt.Sprintf("SELECT x.* FROM picked%d p CROSS JOIN LATERAL (", n), part.streams[0].met(f, part.rest, "", sqlf("?", most)), ") x"))
+			rows = append(rows, wrapped(fmt.Sprintf("SELECT x.* FROM picked%d p CROSS JOIN LATERAL (", n),
+				part.streams[0].met(f, part.rest, "", sqlf("?", most)), ") x"))
 		}
 	}
 	with = append(with, wrapped("found AS (SELECT * FROM (", joined(rows, " UNION ALL "), ") rows LIMIT ?)", most))

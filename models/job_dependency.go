@@ -133,7 +133,8 @@ func limitOf(most int) any {
 // IsAwaited reports whether a BLOCKED job depends on a job.
 func IsAwaited(ctx context.Context, db bun.IDB, job JobID) (awaited bool, err error) {
 	return awaited, db.NewRaw(`SELECT EXISTS (
-		SELECT FROM job_dependencies d WHERE d.depends_on = ? AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')`, job).Scan(ctx, &awaited)
+		SELECT FROM job_dependencies d WHERE d.depends_on = ? AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')`,
+		job).Scan(ctx, &awaited)
 }
 
 // ListDemanded returns those of some failed jobs for which a BLOCKED job waits that wants them

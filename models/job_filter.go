@@ -225,7 +225,8 @@ func (f JobFilter) plain() bool {
 // aside reports whether a condition is about other rows than the job's, apart from words and
 // workers.
 func (t JobTerms) aside() bool {
-	return t.BulkID != "" || t.ScheduleID != "" || t.WorkflowID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+t.CheckpointUnder > 0
+	return t.BulkID != "" || t.ScheduleID != "" || t.WorkflowID != "" || len(t.Pools)+len(t.Zones) > 0 || t.CheckpointOver+
+		t.CheckpointUnder > 0
 }
 
 // Aside reports whether a condition of the filter cannot be checked on a job's row.

@@ -90,7 +90,8 @@ func (f JobFilter) readings() (all []reading) {
 			func(rest *JobFilter) { rest.Terms.BulkID, rest.AccountID = "", f.AccountID })
 	}
 	if f.Terms.ScheduleID != "" {
-		add([]stream{{table: "schedule_slots", id: "job_id", keys: []key{{"schedule_id", f.Terms.ScheduleID}}, only: []clause{sqlf("t.job_id IS NOT NULL")}}},
+		add([]stream{{table: "schedule_slots", id: "job_id", keys: []key{{"schedule_id", f.Terms.ScheduleID}},
+			only: []clause{sqlf("t.job_id IS NOT NULL")}}},
 			func(rest *JobFilter) { rest.Terms.ScheduleID, rest.AccountID = "", f.AccountID })
 	}
 	if f.Terms.WorkflowID != "" {
@@ -102,7 +103,8 @@ func (f JobFilter) readings() (all []reading) {
 			func(rest *JobFilter) { rest.Dead, rest.AccountID = false, f.AccountID })
 		// Jobs with an open dead letter are FAILED. The index of these jobs covers kind and
 		// account.
-		add([]stream{f.kinds(append(slices.Clone(facets), Facet{Column: "status", Values: []string{string(JobFailed)}}))}, nothing, kindColumns...)
+		add([]stream{f.kinds(append(slices.Clone(facets), Facet{Column: "status", Values: []string{string(JobFailed)}}))}, nothing,
+			kindColumns...)
 	}
 	if user := find("user_id"); user >= 0 {
 		add(f.ofAccounts("jobs", "id", "user_id", facets[user].Values), without(user))
@@ -133,11 +135,14 @@ func (f JobFilter) choose(ctx context.Context, db bun.IDB, after JobID, most int
 		for _, s := range r.streams {
 			n := len(with)
 			with = append(with, s.picked(n))
-			rows = append(rows, wrapped(fmt.Sprintf("SELECT FROM picked%d p CROSS JOIN LATERAL (", n), s.under(f, "id", after, sqlf("?", most)), ") x"))
+			rows = append(rows, wrapped(fmt.Sprintf("SELECT FROM picked%d p CROSS JOIN LATERAL (", n), s.under(f, "id", after, sqlf("?", most)),
+				") x"))
 		}
-		counts = append(counts, wrapped(fmt.Sprintf("SELECT %d AS nth, count(*) AS n FROM (", nth), joined(rows, " UNION ALL "), " LIMIT ?) found", most))
+		counts = append(counts, wrapped(fmt.Sprintf("SELECT %d AS nth, count(*) AS n FROM (", nth), joined(rows, " UNION ALL "),
+			" LIMIT ?) found", most))
 	}
-	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), " "), wrapped("SELECT nth FROM (", joined(counts, " UNION ALL "), ") counted ORDER BY n, nth LIMIT 1")}, "")
+	query := joined([]clause{wrapped("WITH RECURSIVE ", joined(with, ", "), " "), wrapped("SELECT nth FROM (", joined(counts, " UNION ALL "),
+		") counted ORDER BY n, nth LIMIT 1")}, "")
 	var nth int
 	err := db.NewRaw(query.sql, query.args...).Scan(ctx, &nth)
 	return all[nth], err
@@ -303,7 +308,8 @@ func (s stream) met(f, rest JobFilter, after JobID, limit clause) clause {
 	case len(conditions) == 0:
 		return wrapped("SELECT x.id, true AS meets FROM (", s.under(f, "id", after, limit), ") x")
 	case s.table == "jobs" && rest.plain():
-		return joined([]clause{wrapped("SELECT j.id, (", and(conditions), ") IS TRUE AS meets FROM ("), wrapped("", s.under(f, "*", after, limit), ") j")}, "")
+		return joined([]clause{wrapped("SELECT j.id, (", and(conditions), ") IS TRUE AS meets FROM ("),
+			wrapped("", s.under(f, "*", after, limit), ") j")}, "")
 	}
 	return joined([]clause{
 		wrapped("SELECT x.id, coalesce((SELECT true FROM jobs j WHERE j.id = x.id AND ", and(conditions), "), false) AS meets FROM ("),
@@ -366,7 +372,8 @@ func (r reading) from(oldest bool) reading {
 func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after JobID, limit, examined int) (*JobList, error) {
 	var with, rows []clause
 	for n, s := range r.streams {
-		with = append(with, s.picked(n), sqlf(fmt.Sprintf("most%d AS MATERIALIZED (SELECT greatest(?, ? / greatest(count(*), 1)) AS n FROM picked%d)", n, n), limit, examined))
+		with = append(with, s.picked(n),
+			sqlf(fmt.Sprintf("most%d AS MATERIALIZED (SELECT greatest(?, ? / greatest(count(*), 1)) AS n FROM picked%d)", n, n), limit, examined))
 		rows = append(rows, wrapped(
 			fmt.Sprintf("SELECT %d AS stream, p.head, m.n AS most, x.id, x.meets FROM most%d m, picked%d p CROSS JOIN LATERAL (", n, n, n),
 			s.met(f, r.rest, after, sqlf(fmt.Sprintf("(SELECT n FROM most%d)", n))), ") x"))
@@ -386,7 +393,8 @@ func listJobs(ctx context.Context, db bun.IDB, f JobFilter, r reading, after Job
 		FROM edge e LEFT JOIN LATERAL (
 			SELECT j.* FROM (
 				SELECT DISTINCT id FROM candidates c WHERE c.meets AND (e.id IS NULL OR c.id %[3]s e.id) ORDER BY id%[1]s) c
-			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id LIMIT 1) j ORDER BY c.id%[1]s LIMIT ?) j ON true`, toward, away, within), limit)
+			CROSS JOIN LATERAL (SELECT * FROM jobs j WHERE j.id = c.id LIMIT 1) j ORDER BY c.id%[1]s LIMIT ?) j ON true`, toward, away, within),
+		limit)
 	var found []*struct {
 		Job
 		Edge JobID `bun:"edge"`

@@ -57,7 +57,8 @@ func someFilter(r *rand.Rand) models.JobFilter {
 		f.Terms.Words = append(f.Terms.Words, models.Word{Text: pick("prod", "c6", "key-400", "hidden", "nothing")})
 	})
 	maybe(func() {
-		f.Terms.Facets = append(f.Terms.Facets, models.Facet{Column: pick("status", "model", "failure_class", "tier"), Not: true, Values: []string{"COMPLETED", "alpha", "TIMEOUT", "PRO"}})
+		f.Terms.Facets = append(f.Terms.Facets, models.Facet{Column: pick("status", "model", "failure_class", "tier"), Not: true,
+			Values: []string{"COMPLETED", "alpha", "TIMEOUT", "PRO"}})
 	})
 	maybe(func() {
 		f.Terms.Facets = append(f.Terms.Facets, models.Facet{Column: "model", Prefix: true, Values: []string{"gam", "b"}})
@@ -131,8 +132,9 @@ func TestListJobsIn(t *testing.T) {
 		past(t, db, 3_000)
 		r := rand.New(rand.NewPCG(3, 4))
 		sorted := map[models.JobOrder]string{
-			models.OrderNewest: "j.id DESC", models.OrderOldest: "j.id", models.OrderWaiting: "j.queued_at, j.id", models.OrderRunning: "j.leased_at, j.id",
-			models.OrderDue: "j.run_at, j.id", models.OrderEnded: "j.completed_at DESC, j.id DESC",
+			models.OrderNewest: "j.id DESC", models.OrderOldest: "j.id", models.OrderWaiting: "j.queued_at, j.id",
+			models.OrderRunning: "j.leased_at, j.id",
+			models.OrderDue:     "j.run_at, j.id", models.OrderEnded: "j.completed_at DESC, j.id DESC",
 		}
 		only := map[models.JobOrder]string{
 			models.OrderWaiting: "j.status = 'QUEUED'", models.OrderRunning: "j.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')",

@@ -49,10 +49,12 @@ type byTime struct {
 // timeOrders holds the orders by a time. The number of jobs that workers hold is bounded by the
 // fleet: these are sorted without an index.
 var timeOrders = map[JobOrder]byTime{
-	OrderWaiting: {stream{table: "jobs", id: "id", heads: []string{"lane", "tier", "model"}, only: []clause{sqlf("t.status = 'QUEUED'")}}, "queued_at", false},
-	OrderRunning: {stream{table: "jobs", id: "id", only: []clause{sqlf("t.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')")}}, "leased_at", false},
-	OrderDue:     {stream{table: "jobs", id: "id", heads: []string{"lane"}, only: []clause{sqlf("t.status = 'SCHEDULED'")}}, "run_at", false},
-	OrderEnded:   {stream{table: "jobs", id: "id", only: []clause{sqlf("t.completed_at IS NOT NULL")}}, "completed_at", true},
+	OrderWaiting: {stream{table: "jobs", id: "id", heads: []string{"lane", "tier", "model"}, only: []clause{sqlf("t.status = 'QUEUED'")}},
+		"queued_at", false},
+	OrderRunning: {stream{table: "jobs", id: "id", only: []clause{sqlf("t.status IN ('ASSIGNED', 'RUNNING', 'COMPLETING')")}}, "leased_at",
+		false},
+	OrderDue:   {stream{table: "jobs", id: "id", heads: []string{"lane"}, only: []clause{sqlf("t.status = 'SCHEDULED'")}}, "run_at", false},
+	OrderEnded: {stream{table: "jobs", id: "id", only: []clause{sqlf("t.completed_at IS NOT NULL")}}, "completed_at", true},
 }
 
 // ListJobsIn is ListJobs in another order. after is the Place of the last job of the page
@@ -137,7 +139,8 @@ func (by byTime) list(ctx context.Context, db bun.IDB, f JobFilter, after string
 	query := joined([]clause{
 		wrapped("WITH RECURSIVE ", s.picked(0), ", "),
 		sqlf("most AS MATERIALIZED (SELECT greatest(?, ? / greatest(count(*), 1)) AS n FROM picked0), ", limit, examined),
-		wrapped("candidates AS MATERIALIZED (SELECT p.head, m.n AS most, x.* FROM most m, picked0 p CROSS JOIN LATERAL (SELECT j.id, j."+by.column+" AS at, (",
+		wrapped("candidates AS MATERIALIZED (SELECT p.head, m.n AS most, x.* FROM most m, picked0 p CROSS JOIN LATERAL (SELECT j.id, j."+
+			by.column+" AS at, (",
 			and(f.conditions()), ") IS TRUE AS meets FROM ("),
 		wrapped("SELECT * FROM jobs t WHERE ", and(where), fmt.Sprintf(" ORDER BY t.%s%s, t.id%s LIMIT m.n) j) x), ", by.column, toward, toward)),
 		// Of a head that yielded its maximum, jobs beyond the last one read are unknown.

@@ -58,7 +58,8 @@ type OutputValue struct {
 // MeasureOutputs returns the lengths of values of outputs, in bytes: of a string as it is, and of
 // any other value as JSON. It leaves out values that do not exist, and those of a job that is not
 // COMPLETED, unless that job is in outputs: these are outputs that are not written yet.
-func MeasureOutputs(ctx context.Context, db bun.IDB, values []OutputValue, outputs map[JobID]string) (lengths map[OutputValue]int, err error) {
+func MeasureOutputs(ctx context.Context, db bun.IDB, values []OutputValue, outputs map[JobID]string) (lengths map[OutputValue]int,
+	err error) {
 	lengths = map[OutputValue]int{}
 	if len(values) == 0 {
 		return lengths, nil
@@ -78,7 +79,8 @@ func MeasureOutputs(ctx context.Context, db bun.IDB, values []OutputValue, outpu
 		FROM unnest(?0::uuid[], ?1::text[]) AS v (job_id, take)
 		JOIN jobs j ON j.id = v.job_id LEFT JOIN ended e ON e.id = v.job_id
 		WHERE (j.status = 'COMPLETED' OR e.id IS NOT NULL) AND output_text(coalesce(e.output, j.output), v.take) IS NOT NULL`,
-		uuidArray(column(values, func(v OutputValue) JobID { return v.JobID })), textArray(column(values, func(v OutputValue) string { return v.Take })),
+		uuidArray(column(values, func(v OutputValue) JobID { return v.JobID })),
+		textArray(column(values, func(v OutputValue) string { return v.Take })),
 		uuidArray(ended), textArray(texts)).Scan(ctx, &rows)
 	for _, row := range rows {
 		lengths[row.OutputValue] = row.Length
@@ -129,6 +131,7 @@ func ListInputFiles(ctx context.Context, db bun.IDB, jobs []JobID) (found []*Inp
 
 // HasThumbnails returns those of these jobs that have a thumbnail.
 func HasThumbnails(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobID, err error) {
-	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'", uuidArray(jobs)).Scan(ctx, &found)
+	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'", uuidArray(jobs)).Scan(ctx,
+		&found)
 	return found, err
 }

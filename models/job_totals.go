@@ -55,7 +55,8 @@ func SumJobs(ctx context.Context, db bun.IDB, f JobFilter, limit int) (*JobTotal
 			GROUP BY 1, 2)
 		SELECT status, coalesce(class, '') AS class, n, percent, ended, known, ends, now, last,
 			least(extract(epoch FROM last - since), ?)::float8 AS seconds, false AS partly FROM parts CROSS JOIN moment CROSS JOIN newest
-		UNION ALL SELECT '', '', 0, 0, 0, 0, NULL, now, NULL, 0, (SELECT count(*) FROM found) >= ? FROM moment`, paceSeconds, paceSeconds, most)}, "")
+		UNION ALL SELECT '', '', 0, 0, 0, 0, NULL, now, NULL, 0, (SELECT count(*) FROM found) >= ? FROM moment`, paceSeconds, paceSeconds, most)},
+		"")
 	var rows []jobsPart
 	if err := db.NewRaw(query.sql, query.args...).Scan(ctx, &rows); err != nil {
 		return nil, err

@@ -56,7 +56,8 @@ func TestStatements_ReadWhatTheirArgumentsHold(t *testing.T) {
 		"write.sql workers":        {Worker{}, "was", changed},
 		"write.sql attempts":       {Attempt{}, "", changed},
 		"write.sql jobs":           {Job{}, "was", changed},
-		"write.sql begun": {Attempt{}, "", `last_heartbeat_at started_at ended_at resumed_from_step checkpoint_id checkpoint_at log_id failure_class
+		"write.sql begun": {Attempt{}, "",
+			`last_heartbeat_at started_at ended_at resumed_from_step checkpoint_id checkpoint_at log_id failure_class
 			failure_reason error_detail counted uploads gpu_seconds wasted_gpu_seconds yield_requested_at yield_to`},
 		"write.sql events":   {JobEvent{}, "", ""},
 		"write.sql accounts": {AccountCount{}, "", ""},

@@ -28,7 +28,8 @@ func liveFences(t *testing.T, db *bun.DB, n int) []models.Fence {
 // free counts the unlocked rows of a table.
 func free(t *testing.T, db *bun.DB, table string) (n int) {
 	t.Helper()
-	require.NoError(t, db.NewRaw("SELECT count(*) FROM (SELECT FROM ? FOR NO KEY UPDATE SKIP LOCKED) f", bun.Ident(table)).Scan(t.Context(), &n))
+	require.NoError(t, db.NewRaw("SELECT count(*) FROM (SELECT FROM ? FOR NO KEY UPDATE SKIP LOCKED) f", bun.Ident(table)).Scan(t.Context(),
+		&n))
 	return n
 }
 
@@ -107,9 +108,11 @@ func TestLockHeld(t *testing.T) {
 			}()
 			waitForLock(t, db)
 			// The other job and its attempt are not locked yet. They change before they are.
-			_, err = tx.NewRaw("UPDATE jobs SET percent = 77 WHERE id = (SELECT job_id FROM job_attempts WHERE id = ?)", holds[0].AttemptID).Exec(ctx)
+			_, err = tx.NewRaw("UPDATE jobs SET percent = 77 WHERE id = (SELECT job_id FROM job_attempts WHERE id = ?)",
+				holds[0].AttemptID).Exec(ctx)
 			require.NoError(t, err)
-			_, err = tx.NewRaw("UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = clock_timestamp() WHERE id = ?", holds[0].AttemptID).Exec(ctx)
+			_, err = tx.NewRaw("UPDATE job_attempts SET status = 'LOST', failure_class = 'WORKER_LOST', ended_at = clock_timestamp() WHERE id = ?",
+				holds[0].AttemptID).Exec(ctx)
 			require.NoError(t, err)
 			return tx.NewRaw("SELECT clock_timestamp()").Scan(ctx, &changed)
 		}))

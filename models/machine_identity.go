@@ -10,7 +10,8 @@ import (
 // UseIdentity records that an identity token, by its hash, has registered a worker. It returns
 // sql.ErrNoRows if the token was used before. It also deletes some hashes of expired tokens.
 func UseIdentity(ctx context.Context, db bun.IDB, hash []byte, expires time.Time) error {
-	err := mustChange(db.NewRaw("INSERT INTO used_identities (hash, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING", hash, expires).Exec(ctx))
+	err := mustChange(db.NewRaw("INSERT INTO used_identities (hash, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING", hash,
+		expires).Exec(ctx))
 	if err != nil {
 		return err
 	}

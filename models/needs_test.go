@@ -32,7 +32,8 @@ func TestNeeds(t *testing.T) {
 		"on-demand,price<=0.5":     models.NewNeeds(false, cheap).WithoutSlack(false).Also(true),
 	} {
 		require.Equal(t, want, got)
-		require.Equal(t, [3]bool{strings.Contains(string(want), "on-demand"), strings.Contains(string(want), "cheap"), strings.Contains(string(want), "now")},
+		require.Equal(t, [3]bool{strings.Contains(string(want), "on-demand"), strings.Contains(string(want), "cheap"),
+			strings.Contains(string(want), "now")},
 			[3]bool{got.OnDemand(), got.Cheap(), got.Now()}, want)
 		require.Equal(t, strings.TrimSuffix(string(want), ",price<=0.5"), string(got.AtAnyPrice()))
 	}

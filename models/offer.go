@@ -45,7 +45,8 @@ func (o Offer) Meets(n Needs) bool {
 // run in a region, or anywhere if that is "". Whether its GPU is large enough shows when a worker
 // runs them.
 func (o Offer) Runs(model string, lane Tier, account AccountID, n Needs, region string) bool {
-	return slices.Contains(o.Models, model) && o.ServesLane(lane) && o.ServesAccount(account) && o.Meets(n) && (region == "" || region == o.Region)
+	return slices.Contains(o.Models, model) && o.ServesLane(lane) && o.ServesAccount(account) && o.Meets(n) &&
+		(region == "" || region == o.Region)
 }
 
 // Key is the same for offers that take the same jobs.

@@ -186,7 +186,8 @@ func TestHotQueries(t *testing.T) {
 		_, err := db.NewRaw(`
 			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, run_at)
 			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', 'testcard', 'SCHEDULED', 'PRO', CASE WHEN i % 2 = 0 THEN 'PRO' ELSE 'FREE' END,
-				'{}', 3, 600, 5, CASE WHEN i <= 3000 THEN ? ELSE now() + make_interval(hours => i) END FROM generate_series(1, 6000) i`, due).Exec(t.Context())
+				'{}', 3, 600, 5, CASE WHEN i <= 3000 THEN ? ELSE now() + make_interval(hours => i) END FROM generate_series(1, 6000) i`,
+			due).Exec(t.Context())
 		require.NoError(t, err)
 		for _, known := range []string{"SELECT", "ANALYZE jobs"} { // with statistics from before, and with new ones
 			_, err := db.ExecContext(t.Context(), known)
@@ -258,7 +259,8 @@ func picking(t *testing.T, statement func([]models.AccountID) string, queues []m
 	t.Helper()
 	asked := make([]map[string]any, len(queues))
 	for i, q := range queues {
-		asked[i] = map[string]any{"place": i, "lane": q.Lane, "promoted": q.Promoted, "model": q.Model, "gpu_rank": q.GPURank, "region": q.Region, "needs": q.Needs}
+		asked[i] = map[string]any{"place": i, "lane": q.Lane, "promoted": q.Promoted, "model": q.Model, "gpu_rank": q.GPURank, "region": q.Region,
+			"needs": q.Needs}
 	}
 	encoded, err := json.Marshal(asked)
 	require.NoError(t, err)
@@ -266,7 +268,8 @@ func picking(t *testing.T, statement func([]models.AccountID) string, queues []m
 	for _, id := range accounts {
 		ids = append(ids, strings.TrimPrefix(string(id), "acc_"))
 	}
-	return strings.NewReplacer("@accounts", "'{"+strings.Join(ids, ",")+"}'", "@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most", "8").Replace(statement(accounts))
+	return strings.NewReplacer("@accounts", "'{"+strings.Join(ids, ",")+"}'", "@queues", "'"+string(encoded)+"'", "@passed", "'{}'", "@most",
+		"8").Replace(statement(accounts))
 }
 
 // planned is a query's plan, and how many rows of growing tables it read.

@@ -345,7 +345,8 @@ func CountPoolWorkers(ctx context.Context, db bun.IDB) ([]PoolCount, error) {
 func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker, error) {
 	var workers []*Worker
 	err := db.NewSelect().Model(&workers).
-		Column("id", "pool_id", "provider", "provider_instance_id", "slot", "status", "created_at", "registered_at", "jobs_completed", "idle_since", "lost_at",
+		Column("id", "pool_id", "provider", "provider_instance_id", "slot", "status", "created_at", "registered_at", "jobs_completed",
+			"idle_since", "lost_at",
 			"quarantined_until", "price_per_hour_usd", "boot_failure").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err

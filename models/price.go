@@ -78,7 +78,8 @@ func (q *PoolQuote) Advance(now time.Time) (changed bool) {
 // LockPoolsOfSource returns the pools that have a price source, by name, locked.
 func LockPoolsOfSource(ctx context.Context, tx bun.Tx, source string) ([]*Pool, error) {
 	var pools []*Pool
-	err := locked(tx.NewSelect().Model(&pools), PoolsToWrite).Where("p.deleted_at IS NULL AND p.price_source = ?", source).Order("p.name").Scan(ctx)
+	err := locked(tx.NewSelect().Model(&pools), PoolsToWrite).Where("p.deleted_at IS NULL AND p.price_source = ?",
+		source).Order("p.name").Scan(ctx)
 	return pools, err
 }
 

@@ -120,7 +120,8 @@ func pick(
 	})
 	err = scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
-		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.PreferredRegion, &j.QueueOrder, &j.VirtualTime)
+		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.PreferredRegion, &j.QueueOrder,
+			&j.VirtualTime)
 		found = append(found, j)
 		return err
 	})

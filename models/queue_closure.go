@@ -42,7 +42,8 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,
 		textArray(column(waits, func(w Wait) Tier { return w.Lane })), textArray(column(waits, func(w Wait) string { return w.Model })),
-		pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Since })), pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Until })),
+		pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Since })),
+		pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Until })),
 		textArray(column(waits, func(w Wait) Tier { return w.To }))).Scan(ctx, &found)
 	return found, err
 }

@@ -84,8 +84,10 @@ const queuesSQL = depthsSQL + `,
 			coalesce(q.gpu_seconds, 0) AS gpu_seconds
 		FROM (
 			SELECT d.lane, d.model, sum(d.depth) AS depth, sum(d.depth) FILTER (WHERE ` + promotedSQL + `) AS promoted,
-				min(d.queued_at) FILTER (WHERE NOT ` + promotedSQL + `) AS queued_at, min(d.queued_at) FILTER (WHERE ` + promotedSQL + `) AS promoted_at, sum(d.depth::float8 / d.sampled * work.gpu_seconds) AS gpu_seconds
-			FROM depths d CROSS JOIN LATERAL (SELECT sum(estimated_gpu_seconds) AS gpu_seconds FROM (SELECT j.estimated_gpu_seconds` + sampleSQL + `) j) work
+				min(d.queued_at) FILTER (WHERE NOT ` + promotedSQL + `) AS queued_at, min(d.queued_at) FILTER (WHERE ` + promotedSQL +
+	`) AS promoted_at, sum(d.depth::float8 / d.sampled * work.gpu_seconds) AS gpu_seconds
+			FROM depths d CROSS JOIN LATERAL (SELECT sum(estimated_gpu_seconds) AS gpu_seconds FROM (SELECT j.estimated_gpu_seconds` + sampleSQL +
+	`) j) work
 			GROUP BY d.lane, d.model) q
 		FULL JOIN live USING (lane, model))`
 
@@ -158,7 +160,8 @@ func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDema
 func AccountDemands(ctx context.Context, db bun.IDB, models []string, accounts []AccountID) ([]QueueDemand, error) {
 	demands := []QueueDemand{}
 	const queued = `FROM jobs j
-		WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL + ` = l.promoted AND model = asked.model LIMIT `
+		WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL +
+		` = l.promoted AND model = asked.model LIMIT `
 	err := db.NewRaw(`
 		SELECT l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs,
 			sum(counted.n::float8 / least(counted.n, `+sampledQueue+`) * kind.n) AS depth,

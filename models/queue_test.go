@@ -53,7 +53,8 @@ func TestNextInOrder(t *testing.T) {
 
 		db := modelstest.DB(t)
 		fillWith(t, db, 23, 2300, 1, 1)
-		_, err := db.ExecContext(t.Context(), `UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a1')::uuid THEN 0 ELSE 10000 END`)
+		_, err := db.ExecContext(t.Context(),
+			`UPDATE account_lanes SET virtual_time = CASE account_id WHEN md5('a1')::uuid THEN 0 ELSE 10000 END`)
 		require.NoError(t, err)
 
 		found, err := models.NextInOrder(t.Context(), db, everyQueue(), nil, nil, 50)

@@ -39,7 +39,8 @@ func (h *EatingHost) Rehearsed() bool { return h.Drills > 0 && h.Drills == h.Cra
 // ListEatingHosts returns the hosts that lost or crashed the most attempts within window, the worst
 // first; attempts with the models in drills do not make a host worse. Attempts that an operator or the
 // scaler ended for one of the reasons in asked do not count, nor do preemptions.
-func ListEatingHosts(ctx context.Context, db bun.IDB, window time.Duration, asked, drills []string, limit int) (found []*EatingHost, err error) {
+func ListEatingHosts(ctx context.Context, db bun.IDB, window time.Duration, asked, drills []string, limit int) (found []*EatingHost,
+	err error) {
 	err = db.NewRaw(`
 		SELECT w.provider, w.provider_instance_id, w.pool_id, coalesce(p.name, '') AS pool, (array_agg(w.id ORDER BY w.id DESC))[1] AS worker_id,
 			count(*) FILTER (WHERE a.failure_class <> 'WORKER_LOST') AS crashed, count(*) FILTER (WHERE a.failure_class = 'WORKER_LOST') AS lost,
@@ -78,7 +79,8 @@ type Reclamation struct {
 // it is empty, newest first. Losses with less than quiet between them belong to one. Workers that an
 // operator or the scaler ended for one of the reasons in asked do not count; those
 // of the reason byOperators do.
-func ListReclamations(ctx context.Context, db bun.IDB, pool PoolID, window, quiet time.Duration, asked []string, byOperators string, limit int) (found []*Reclamation, err error) {
+func ListReclamations(ctx context.Context, db bun.IDB, pool PoolID, window, quiet time.Duration, asked []string, byOperators string,
+	limit int) (found []*Reclamation, err error) {
 	var one any
 	if pool != "" {
 		one = pool

@@ -67,7 +67,8 @@ type KeepArtifacts struct {
 // ReviewArtifacts reviews up to limit due artifacts of locked jobs. It writes when they
 // expire, as far as that is known, and returns how many it reviewed and which have expired. A
 // video or thumbnail does not expire while a job that has not ended takes something from its job.
-func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArtifacts, limit int) (looked int, over []ArtifactID, err error) {
+func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArtifacts, limit int) (looked int, over []ArtifactID,
+	err error) {
 	var rows []struct {
 		ID   ArtifactID `bun:"id"`
 		Over bool       `bun:"over"`
@@ -95,7 +96,8 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 		UPDATE artifacts ar SET expires_at = ends.at, review_at = coalesce(ends.at, clock_timestamp() + make_interval(secs => ?5))
 		FROM ends WHERE ar.id = ends.id
 		RETURNING ar.id, coalesce(ends.at <= clock_timestamp(), false) AS over`,
-		bun.List(jobs), limit, keep.Superseded.Seconds(), keep.Checkpoints.Seconds(), keep.Others.Seconds(), keep.Review.Seconds()).Scan(ctx, &rows)
+		bun.List(jobs), limit, keep.Superseded.Seconds(), keep.Checkpoints.Seconds(), keep.Others.Seconds(), keep.Review.Seconds()).Scan(ctx,
+		&rows)
 	for _, row := range rows {
 		if row.Over {
 			over = append(over, row.ID)

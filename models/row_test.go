@@ -30,7 +30,8 @@ func TestWrites(t *testing.T) {
 		require.NoError(t, db.NewSelect().Model(worker).Where("w.status = 'BUSY'").Limit(1).Scan(t.Context()))
 		for i, change := range []func(j *models.Job, w *models.Worker){
 			func(j *models.Job, w *models.Worker) {
-				j.Output, j.RetryPolicy = json.RawMessage(`{"a": "ü\"\\"}`), &models.RetryPolicy{Backoff: models.BackoffFixed, MaxDelaySeconds: new(1.5)}
+				j.Output, j.RetryPolicy = json.RawMessage(`{"a": "ü\"\\"}`), &models.RetryPolicy{Backoff: models.BackoffFixed,
+					MaxDelaySeconds: new(1.5)}
 				j.Message, j.Percent, j.Step, j.Requeued, j.StartedAt, j.AvoidWorkerID = "{\"'\\,NULL}\n", 33.25, new(7), true, at, models.NewWorkerID()
 				w.WarmModels, w.GPUUtilization, w.TokenHash = []string{"", "NULL", `a"b\c,{d}`, "ü"}, []float64{0, 1e-9, 99.5}, []byte{0, 255, '\\'}
 			},

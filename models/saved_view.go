@@ -41,7 +41,8 @@ func GetSavedView(ctx context.Context, db bun.IDB, owner string, id ViewID) (*Sa
 // IsViewNameTaken reports whether another view has the name of this one for the same people.
 func IsViewNameTaken(ctx context.Context, db bun.IDB, v *SavedView) (taken bool, err error) {
 	err = db.NewSelect().Model((*SavedView)(nil)).ColumnExpr("count(*) > 0").
-		Where("lower(sv.name) = lower(?) AND sv.shared = ? AND (sv.shared OR sv.owner = ?) AND sv.id <> ?", v.Name, v.Shared, v.Owner, v.ID).Scan(ctx, &taken)
+		Where("lower(sv.name) = lower(?) AND sv.shared = ? AND (sv.shared OR sv.owner = ?) AND sv.id <> ?", v.Name, v.Shared, v.Owner,
+			v.ID).Scan(ctx, &taken)
 	return taken, err
 }
 

@@ -187,7 +187,8 @@ func InsertSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
 
 // SaveSchedule writes all that can change of a schedule whose row is locked, except the request.
 func SaveSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
-	return tx.NewUpdate().Model(s).ExcludeColumn(append(withoutRequest, "id", "account_id", "idempotency_key", "request_digest", "created_at", "updated_at")...).
+	return tx.NewUpdate().Model(s).ExcludeColumn(append(withoutRequest, "id", "account_id", "idempotency_key", "request_digest", "created_at",
+		"updated_at")...).
 		Set("updated_at = clock_timestamp()").WherePK().Returning("updated_at").Scan(ctx)
 }
 
@@ -224,7 +225,8 @@ func GetScheduleByName(ctx context.Context, db bun.IDB, account AccountID, name 
 // request, or sql.ErrNoRows.
 func GetScheduleByKey(ctx context.Context, db bun.IDB, account AccountID, key string) (*Schedule, error) {
 	s := new(Schedule)
-	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.idempotency_key = ?", account, key).Scan(ctx)
+	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.idempotency_key = ?", account,
+		key).Scan(ctx)
 }
 
 // WorkflowSchedule is the schedule that submitted a workflow, without its request.
@@ -248,7 +250,8 @@ func LockSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) (*Schedule, err
 
 // ListSchedules returns up to limit schedules after a name and id, without their requests, by name;
 // of one account, or of all; of one name, or of all.
-func ListSchedules(ctx context.Context, db bun.IDB, account AccountID, name, afterName string, after ScheduleID, limit int) (all []*Schedule, err error) {
+func ListSchedules(ctx context.Context, db bun.IDB, account AccountID, name, afterName string, after ScheduleID,
+	limit int) (all []*Schedule, err error) {
 	q := db.NewSelect().Model(&all).ExcludeColumn(withoutRequest...).Order("sc.name", "sc.id").Limit(int64(limit))
 	if account != "" {
 		q.Where("sc.account_id = ?", account)
@@ -352,7 +355,8 @@ func ListSlots(ctx context.Context, db bun.IDB, id ScheduleID, before time.Time,
 
 // TriggeredSince reports whether a schedule has a slot of a trigger after a time.
 func TriggeredSince(ctx context.Context, db bun.IDB, id ScheduleID, since time.Time) (bool, error) {
-	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since, SlotTrigger).Exists(ctx)
+	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since,
+		SlotTrigger).Exists(ctx)
 }
 
 // HasLaterSlot reports whether a schedule has a later slot than this one, by its times.

@@ -17,7 +17,8 @@ func TestScheduleQueries(t *testing.T) {
 	t.Parallel()
 
 	db := modelstest.DB(t)
-	const one, films = models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000001"), models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000002")
+	const one, films = models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000001"),
+		models.ScheduleID("sch_ffffffff-0000-7000-8000-000000000002")
 	_, err := db.ExecContext(t.Context(), `
 		SET LOCAL session_replication_role = replica; -- no account is needed
 		INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds, catch_up,

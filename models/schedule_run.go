@@ -31,7 +31,8 @@ func ListOpenRuns(ctx context.Context, db bun.IDB, id ScheduleID, before time.Ti
 			ORDER BY slot DESC LIMIT ?) s
 		LEFT JOIN jobs j ON j.id = s.job_id
 		LEFT JOIN workflows w ON w.id = s.workflow_id
-		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING' ORDER BY s.slot`, id, before, limit).Scan(ctx, &open)
+		WHERE s.state = 'PENDING' OR j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING' ORDER BY s.slot`, id, before,
+		limit).Scan(ctx, &open)
 	return open, err
 }
 
@@ -43,7 +44,8 @@ func ListOpenBackfills(ctx context.Context, db bun.IDB, id ScheduleID, limit int
 			SELECT * FROM schedule_slots WHERE schedule_id = ? AND cause = 'BACKFILL' AND ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?) s
 		LEFT JOIN jobs j ON j.id = s.job_id
 		LEFT JOIN workflows w ON w.id = s.workflow_id
-		WHERE s.state = 'FIRED' AND (j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING') ORDER BY s.ended_at DESC`, id, limit).Scan(ctx, &open)
+		WHERE s.state = 'FIRED' AND (j.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') OR w.status = 'RUNNING') ORDER BY s.ended_at DESC`, id,
+		limit).Scan(ctx, &open)
 	return open, err
 }
 

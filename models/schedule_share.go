@@ -73,7 +73,8 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, shares []SlotShare, again tim
 			WHERE `+schedulesRunSQL+`)
 		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
 		WHERE s.ctid = ANY(ARRAY(SELECT at FROM due)) RETURNING s.*`,
-		textArray(column(shares, func(f SlotShare) Tier { return f.Tier })), uuidArray(column(shares, func(f SlotShare) AccountID { return f.AccountID })),
+		textArray(column(shares, func(f SlotShare) Tier { return f.Tier })),
+		uuidArray(column(shares, func(f SlotShare) AccountID { return f.AccountID })),
 		pgdialect.Array(column(shares, func(f SlotShare) int { return f.Most })), again.Seconds()).Scan(ctx, &taken)
 	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
 		return cmp.Or(cmp.Compare(slices.Index(Tiers, a.Tier), slices.Index(Tiers, b.Tier)), a.At.Compare(b.At))

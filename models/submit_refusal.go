@@ -19,6 +19,7 @@ func AddRefusals(ctx context.Context, db bun.IDB, refused int, kept time.Duratio
 
 // CountRefusals returns how many submits were refused within a time, to the minute.
 func CountRefusals(ctx context.Context, db bun.IDB, within time.Duration) (refused int, err error) {
-	err = db.NewRaw("SELECT coalesce(sum(refused), 0) FROM submit_refusals WHERE at > clock_timestamp() - make_interval(secs => ?)", within.Seconds()).Scan(ctx, &refused)
+	err = db.NewRaw("SELECT coalesce(sum(refused), 0) FROM submit_refusals WHERE at > clock_timestamp() - make_interval(secs => ?)",
+		within.Seconds()).Scan(ctx, &refused)
 	return refused, err
 }

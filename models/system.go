@@ -94,6 +94,7 @@ type AgentVersion struct {
 // most frequent first. Workers that boot have none yet.
 func CountAgentVersions(ctx context.Context, db bun.IDB) (counts []*AgentVersion, err error) {
 	err = db.NewSelect().Model((*Worker)(nil)).ColumnExpr("w.agent_version AS version, count(*) AS workers").
-		Where("w.ended_at IS NULL AND w.status <> ?", WorkerBooting).Group("w.agent_version").OrderExpr("workers DESC, version").Limit(50).Scan(ctx, &counts)
+		Where("w.ended_at IS NULL AND w.status <> ?",
+			WorkerBooting).Group("w.agent_version").OrderExpr("workers DESC, version").Limit(50).Scan(ctx, &counts)
 	return counts, err
 }

@@ -116,7 +116,8 @@ func TestUpkeepQueries(t *testing.T) {
 
 			plan := explain(t, db, query)
 
-			for _, table := range []string{"jobs", "job_attempts", "artifacts", "uploads", "object_deletions", "workers", "outbox", "scaling_decisions"} {
+			for _, table := range []string{"jobs", "job_attempts", "artifacts", "uploads", "object_deletions", "workers", "outbox",
+				"scaling_decisions"} {
 				require.NotContains(t, plan.text, "Seq Scan on "+table, name)
 			}
 			require.Zero(t, plan.rows, "%s reads too much:\n%s", name, plan.text)

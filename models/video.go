@@ -108,7 +108,8 @@ func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, w
 				ORDER BY created_at, job_id LIMIT 1) f) found
 		WHERE v.job_id = found.job_id
 		RETURNING v.job_id, v.digest`,
-		digestArray(claims), floatArray(column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx, &claimed)
+		digestArray(claims), floatArray(column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx,
+		&claimed)
 	return claimed, err
 }
 

@@ -14,7 +14,8 @@ func FuzzParseVideoID(f *testing.F) {
 	back, ok := models.ParseVideoID(shown)
 	require.True(f, ok)
 	require.Equal(f, id, back)
-	for _, seed := range []string{shown, "", "video_", string(id), strings.ToUpper(shown), shown + "0", "video_" + id.UUID(), "video_" + strings.Repeat("g", 32)} {
+	for _, seed := range []string{shown, "", "video_", string(id), strings.ToUpper(shown), shown + "0", "video_" + id.UUID(), "video_" +
+		strings.Repeat("g", 32)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -189,7 +189,8 @@ func GetEventJob(ctx context.Context, db bun.IDB, id WebhookEventID) (*WebhookEv
 	if event.JobID == "" {
 		return event, nil, nil
 	}
-	err := db.NewRaw("SELECT j.* FROM webhook_events wv, jsonb_populate_record(NULL::jobs, wv.job) j WHERE wv.id = ? AND wv.job IS NOT NULL", id).
+	err := db.NewRaw("SELECT j.* FROM webhook_events wv, jsonb_populate_record(NULL::jobs, wv.job) j WHERE wv.id = ? AND wv.job IS NOT NULL",
+		id).
 		Scan(ctx, job)
 	return event, job, err
 }
@@ -251,7 +252,8 @@ type WebhookDeliveryFilter struct {
 
 // ListWebhookDeliveries returns deliveries older than after, or from the newest if it is
 // empty, newest first.
-func ListWebhookDeliveries(ctx context.Context, db bun.IDB, f WebhookDeliveryFilter, after WebhookDeliveryID, limit int) ([]*WebhookDelivery, error) {
+func ListWebhookDeliveries(ctx context.Context, db bun.IDB, f WebhookDeliveryFilter, after WebhookDeliveryID,
+	limit int) ([]*WebhookDelivery, error) {
 	var found []*WebhookDelivery
 	q := db.NewSelect().Model(&found).Order("wd.id DESC").Limit(int64(limit))
 	if f.AccountID != "" {

@@ -79,7 +79,8 @@ func ListWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID) ([
 
 // ListAllWebhookEndpoints returns the endpoints of an account, or of all accounts if it is empty,
 // that are older than after, newest first.
-func ListAllWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID, after WebhookEndpointID, limit int) ([]*WebhookEndpoint, error) {
+func ListAllWebhookEndpoints(ctx context.Context, db bun.IDB, account AccountID, after WebhookEndpointID, limit int) ([]*WebhookEndpoint,
+	error) {
 	var found []*WebhookEndpoint
 	q := db.NewSelect().Model(&found).Where("we.url IS NOT NULL AND we.deleted_at IS NULL").Order("we.id DESC").Limit(int64(limit))
 	if account != "" {
@@ -150,7 +151,8 @@ func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID)
 
 // PraiseWebhookEndpoint records that a failing endpoint works again.
 func PraiseWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
-	_, err := tx.NewRaw("UPDATE webhook_endpoints SET failing_since = NULL, failed_tries = 0 WHERE id = ? AND failing_since IS NOT NULL", id).Exec(ctx)
+	_, err := tx.NewRaw("UPDATE webhook_endpoints SET failing_since = NULL, failed_tries = 0 WHERE id = ? AND failing_since IS NOT NULL",
+		id).Exec(ctx)
 	return err
 }
 
@@ -164,7 +166,8 @@ func BlameWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) 
 	}
 	err := tx.NewRaw(`
 		UPDATE webhook_endpoints SET failing_since = coalesce(failing_since, clock_timestamp()), failed_tries = failed_tries + 1
-		WHERE id = ? AND url IS NOT NULL RETURNING *, extract(epoch FROM clock_timestamp() - failing_since) AS failing_seconds`, id).Scan(ctx, &row)
+		WHERE id = ? AND url IS NOT NULL RETURNING *, extract(epoch FROM clock_timestamp() - failing_since) AS failing_seconds`, id).Scan(ctx,
+		&row)
 	return &row.WebhookEndpoint, time.Duration(row.Seconds * float64(time.Second)), err
 }
 

@@ -47,7 +47,8 @@ func TestClaimDeliveries(t *testing.T) {
 		claimed, err := models.ClaimDeliveries(t.Context(), db.WithQueryHook(last), bounds, 50, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, 50, len(claimed))
-		_, err = conn.ExecContext(t.Context(), "UPDATE webhook_deliveries SET claimed_until = NULL, next_attempt_at = now() WHERE claimed_until IS NOT NULL")
+		_, err = conn.ExecContext(t.Context(),
+			"UPDATE webhook_deliveries SET claimed_until = NULL, next_attempt_at = now() WHERE claimed_until IS NOT NULL")
 		require.NoError(t, err)
 
 		for _, underWay := range []string{"nothing", "50 of them"} { // claimed by the first round

@@ -120,7 +120,8 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 // or the quarantine of its host sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
 	return mustChange(tx.NewUpdate().Model(w).
-		ExcludeColumn("id", "pool_id", "tiers", "accounts", "price_per_hour_usd", "provider", "provider_instance_id", "slot", "created_at", "quarantined_until", "quarantine_cause", "quarantine_reason").
+		ExcludeColumn("id", "pool_id", "tiers", "accounts", "price_per_hour_usd", "provider", "provider_instance_id", "slot", "created_at",
+			"quarantined_until", "quarantine_cause", "quarantine_reason").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
 		Exec(ctx))
 }

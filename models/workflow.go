@@ -279,7 +279,8 @@ type NodeCount struct {
 // sql.ErrNoRows.
 func UsesResult(ctx context.Context, db bun.IDB, id WorkflowID, source JobID) (key string, err error) {
 	err = db.NewRaw(`SELECT n.key FROM job_sources s JOIN workflow_nodes n ON n.job_id = s.job_id JOIN jobs j ON j.id = s.job_id
-		WHERE s.source_id = ? AND n.workflow_id = ? AND j.status <> 'COMPLETED' AND n.skipped_at IS NULL ORDER BY n.position LIMIT 1`, source, id).Scan(ctx, &key)
+		WHERE s.source_id = ? AND n.workflow_id = ? AND j.status <> 'COMPLETED' AND n.skipped_at IS NULL ORDER BY n.position LIMIT 1`, source,
+		id).Scan(ctx, &key)
 	return key, err
 }
 

@@ -112,7 +112,8 @@ func TestWritesAtOnce(t *testing.T) {
 		require.NoError(t, db.NewSelect().Model(job).Where("j.id = ?", attempt.JobID).Scan(t.Context()))
 		require.NoError(t, written(t, db, models.Writes{Issued: []*models.IssuedUpload{issuedTo(attempt, "one"), issuedTo(attempt, "two")}}))
 		require.NoError(t, written(t, db, models.Writes{Artifacts: []*models.Artifact{keptAs(job.AccountID, "one", time.Now())}}))
-		event := []*models.JobEvent{{JobID: job.ID, Seq: 9, Run: 1, Type: models.EventProgress, Payload: json.RawMessage(`{}`), CreatedAt: time.Now()}}
+		event := []*models.JobEvent{{JobID: job.ID, Seq: 9, Run: 1, Type: models.EventProgress, Payload: json.RawMessage(`{}`),
+			CreatedAt: time.Now()}}
 
 		notIssued := written(t, db, models.Writes{
 			Artifacts: []*models.Artifact{keptAs(job.AccountID, "two", time.Now()), keptAs(job.AccountID, "three", time.Now())}, Events: event,
@@ -140,7 +141,8 @@ func TestWritesAtOnce(t *testing.T) {
 
 		for set := 1; set < 200; set++ {
 			is := *job
-			for i, column := range []*int{&is.EventSeq, &is.AttemptNo, &is.Priority, &is.TimeoutSeconds, &is.MaxAttempts, &is.Crashes, &is.Failures, &is.GPURank} {
+			for i, column := range []*int{&is.EventSeq, &is.AttemptNo, &is.Priority, &is.TimeoutSeconds, &is.MaxAttempts, &is.Crashes, &is.Failures,
+				&is.GPURank} {
 				*column ^= set >> i & 1
 			}
 			require.NoError(t, written(t, db, models.Writes{Jobs: []models.Changed[models.Job]{{Was: job, Is: &is}}}))
@@ -240,7 +242,8 @@ func TestLookUpObjects(t *testing.T) {
 		attempt, job := new(models.Attempt), new(models.Job)
 		require.NoError(t, db.NewSelect().Model(attempt).Where("a.ended_at IS NULL").Limit(1).Scan(t.Context()))
 		require.NoError(t, db.NewSelect().Model(job).Where("j.id = ?", attempt.JobID).Scan(t.Context()))
-		require.NoError(t, written(t, db, models.Writes{Issued: []*models.IssuedUpload{issuedTo(attempt, "one"), issuedTo(attempt, "two"), issuedTo(attempt, "old")}}))
+		require.NoError(t, written(t, db, models.Writes{Issued: []*models.IssuedUpload{issuedTo(attempt, "one"), issuedTo(attempt, "two"),
+			issuedTo(attempt, "old")}}))
 		first, old := keptAs(job.AccountID, "one", time.Now()), keptAs(job.AccountID, "old", time.Now())
 		require.NoError(t, written(t, db, models.Writes{Artifacts: []*models.Artifact{first, old}}))
 		_, err := db.NewRaw("DELETE FROM uploads WHERE object_key = 'old'").Exec(t.Context())

@@ -62,7 +62,8 @@ func TestDownload(t *testing.T) {
 			require.Equal(t, http.StatusOK, whole.StatusCode, ignored)
 			require.Equal(t, "0123456789", content)
 		}
-		for _, outside := range []string{"bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999-", "bytes=99999999999999999998-99999999999999999999"} {
+		for _, outside := range []string{"bytes=10-", "bytes=10-20", "bytes=-0", "bytes=99999999999999999999-",
+			"bytes=99999999999999999998-99999999999999999999"} {
 			response, _ := get(t, http.MethodGet, link, "Range", outside)
 			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, response.StatusCode, outside)
 			require.Equal(t, "bytes */10", response.Header.Get("Content-Range"), outside)

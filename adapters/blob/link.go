@@ -107,7 +107,8 @@ func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	case !now.Before(end):
 		return terms{}, refuse(http.StatusForbidden, "This link expired at %s. Request a new one.", text.Moment(end.UTC(), now))
 	case end.After(now.Add(maxTTL)):
-		return terms{}, refuse(http.StatusForbidden, "This link ends at %s, more than %.0f days from now: it was signed with a wrong clock. Request a new one.",
+		return terms{}, refuse(http.StatusForbidden,
+			"This link ends at %s, more than %.0f days from now: it was signed with a wrong clock. Request a new one.",
 			text.Moment(end.UTC(), now), maxTTL.Hours()/24)
 	}
 	granted := terms{key: key, filename: params.Get("filename")}

@@ -35,7 +35,8 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, refuse(http.StatusRequestTimeout, "The upload stalled after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
+		return n, refuse(http.StatusRequestTimeout, "The upload stalled after %d of %d bytes. Nothing was stored; send it again.", b.received,
+			b.size)
 	case err != io.EOF || b.received != b.size:
 		return n, refuse(http.StatusBadRequest, "The upload ended after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
 	}

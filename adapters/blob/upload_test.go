@@ -190,10 +190,11 @@ func TestUpload_Refuses(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"ABodyWithoutLength":   {unsized, http.StatusLengthRequired, "must state its Content-Length: this link is for 8 bytes"},
-		"AShorterBody":         {body("one"), http.StatusBadRequest, "8 bytes, not for 3"},
-		"ALongerBody":          {body(content + "!"), http.StatusRequestEntityTooLarge, "8 bytes, not for 9"},
-		"BytesOfOtherChecksum": {body("two clip"), http.StatusBadRequest, "CRC32C " + checksum("two clip") + ", but this link is for " + checksum(content)},
+		"ABodyWithoutLength": {unsized, http.StatusLengthRequired, "must state its Content-Length: this link is for 8 bytes"},
+		"AShorterBody":       {body("one"), http.StatusBadRequest, "8 bytes, not for 3"},
+		"ALongerBody":        {body(content + "!"), http.StatusRequestEntityTooLarge, "8 bytes, not for 9"},
+		"BytesOfOtherChecksum": {body("two clip"), http.StatusBadRequest, "CRC32C " + checksum("two clip") + ", but this link is for " +
+			checksum(content)},
 		"AnotherContentType": {func(l *jobs.UploadLink) io.Reader {
 			l.Headers["content-type"] = "text/html"
 			return strings.NewReader(content)
@@ -206,7 +207,8 @@ func TestUpload_Refuses(t *testing.T) {
 			l.Headers["content-encoding"] = "gzip"
 			return strings.NewReader(content)
 		}, http.StatusUnsupportedMediaType, "without a Content-Encoding"},
-		"AMethodThatIsNoUpload": {func(l *jobs.UploadLink) io.Reader { l.Method = http.MethodPost; return strings.NewReader(content) }, http.StatusMethodNotAllowed, "stored by PUT"},
+		"AMethodThatIsNoUpload": {func(l *jobs.UploadLink) io.Reader { l.Method = http.MethodPost; return strings.NewReader(content) },
+			http.StatusMethodNotAllowed, "stored by PUT"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

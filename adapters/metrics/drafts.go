@@ -21,7 +21,8 @@ func newDrafts(sum func(context.Context) (models.DraftUsage, error)) prometheus.
 	return &gauges[models.DraftUsage]{
 		what: "the drafts", every: sumDraftsEvery, read: sum, descs: []*prometheus.Desc{draftsDesc, draftSecondsDesc},
 		emit: func(usage models.DraftUsage, into chan<- prometheus.Metric) {
-			for outcome, sum := range map[string]models.DraftSum{"undecided": usage.Undecided, "continued": usage.Continued, "discarded": usage.Discarded} {
+			for outcome, sum := range map[string]models.DraftSum{"undecided": usage.Undecided, "continued": usage.Continued,
+				"discarded": usage.Discarded} {
 				into <- gauge(draftsDesc, float64(sum.Drafts), outcome)
 				into <- gauge(draftSecondsDesc, sum.GPUSeconds, outcome)
 			}

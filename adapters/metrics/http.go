@@ -25,7 +25,8 @@ var requestBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 
 func newRequests() *prometheus.HistogramVec {
 	return histogram("reelay_http_request_duration_seconds",
-		"How long requests took, by class of route and status code. Lease calls of workers wait for up to 25 s by design.", requestBuckets, "route", "code")
+		"How long requests took, by class of route and status code. Lease calls of workers wait for up to 25 s by design.", requestBuckets,
+		"route", "code")
 }
 
 // Timed measures the requests that next handles. route names the class of each.

@@ -75,7 +75,8 @@ func New(from Sources) *Metrics {
 	for _, some := range [][]prometheus.Collector{m.submits.all(), m.outcomes.all(), m.attempts.all(), m.waits.all()} {
 		m.own = append(m.own, some...)
 	}
-	m.own = append(m.own, m.requests, m.webhooks, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from), newPlans(from.Plans), newGPUs(from.GPUs),
+	m.own = append(m.own, m.requests, m.webhooks, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from),
+		newPlans(from.Plans), newGPUs(from.GPUs),
 		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts))
 	m.registry.MustRegister(m.own...)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -18,7 +18,8 @@ type submits struct{ accepted, refused *prometheus.CounterVec }
 func newSubmits() submits {
 	return submits{
 		accepted: counter("reelay_submits_accepted_total", "Jobs that were accepted, by tier. A repeated idempotency key counts once.", "tier"),
-		refused:  counter("reelay_submits_refused_total", "Submits that were refused, by error code and tier. INTERNAL is a failure of Reelay's own.", "code", "tier"),
+		refused: counter("reelay_submits_refused_total",
+			"Submits that were refused, by error code and tier. INTERNAL is a failure of Reelay's own.", "code", "tier"),
 	}
 }
 
@@ -68,15 +69,21 @@ var (
 func newWaits(byModel *bound) waits {
 	return waits{
 		models: byModel, resolutions: newBound(maxResolutions),
-		etaError:        histogram("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
-		completionError: histogram("reelay_completion_error_seconds", "By how much a job's completion was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
-		queue:           histogram("reelay_queue_wait_seconds", "How long the runs of jobs were queued before their first lease, without the time in which their queue was paused, by tier.", waitBuckets, "tier"),
-		dueLag:          histogram("reelay_job_due_lag_seconds", "The time from a job's runAt, or the end of the pause before a retry, until it was queued.", dueBuckets),
-		startLag:        histogram("reelay_job_start_lag_seconds", "The time from a lease to the worker's first sign of work.", startBuckets),
+		etaError: histogram("reelay_eta_error_seconds", "By how much a job's wait was predicted wrong when it was submitted, in seconds.",
+			errorBuckets, "tier"),
+		completionError: histogram("reelay_completion_error_seconds",
+			"By how much a job's completion was predicted wrong when it was submitted, in seconds.", errorBuckets, "tier"),
+		queue: histogram("reelay_queue_wait_seconds",
+			"How long the runs of jobs were queued before their first lease, without the time in which their queue was paused, by tier.",
+			waitBuckets, "tier"),
+		dueLag: histogram("reelay_job_due_lag_seconds",
+			"The time from a job's runAt, or the end of the pause before a retry, until it was queued.", dueBuckets),
+		startLag: histogram("reelay_job_start_lag_seconds", "The time from a lease to the worker's first sign of work.", startBuckets),
 		recovery: histogram("reelay_preemption_recovery_seconds",
 			"The time from the requeueing of a preempted job to the start of its next attempt.", startBuckets),
 		generation: histogram("reelay_generation_seconds",
-			"How long workers held the runs of completed jobs, over all attempts, by model and resolution. Drafts are left out.", renderBuckets, "model", "resolution"),
+			"How long workers held the runs of completed jobs, over all attempts, by model and resolution. Drafts are left out.", renderBuckets,
+			"model", "resolution"),
 	}
 }
 
@@ -159,13 +166,16 @@ type attempts struct {
 func newAttempts(pools *poolNames, byModel *bound) attempts {
 	return attempts{
 		pools: pools, models: byModel, regions: newBound(maxPools),
-		ended:       counter("reelay_attempts_ended_total", "Attempts that ended, by status and pool.", "status", "pool"),
-		preemptions: counter("reelay_preemptions_total", "Attempts whose capacity was taken away, with notice or without, by region and pool.", "region", "pool"),
+		ended: counter("reelay_attempts_ended_total", "Attempts that ended, by status and pool.", "status", "pool"),
+		preemptions: counter("reelay_preemptions_total", "Attempts whose capacity was taken away, with notice or without, by region and pool.",
+			"region", "pool"),
 		expirations: counter("reelay_lease_expirations_total", "Leases that ran out because their worker was silent, by pool.", "pool"),
 		gpuSeconds:  counter("reelay_gpu_seconds_total", "Seconds for which workers held jobs, by pool.", "pool"),
 		wasted:      counter("reelay_wasted_gpu_seconds_total", "Seconds of work that no checkpoint or result kept, by pool.", "pool"),
-		cost:        counter("reelay_cost_usd_total", "The price of the time for which workers held jobs, by pool. Workers without a price count nothing.", "pool"),
-		checkpoint:  histogram("reelay_checkpoint_duration_seconds", "How long it took to make and upload a checkpoint, by model.", uploadBuckets, "model"),
+		cost: counter("reelay_cost_usd_total",
+			"The price of the time for which workers held jobs, by pool. Workers without a price count nothing.", "pool"),
+		checkpoint: histogram("reelay_checkpoint_duration_seconds", "How long it took to make and upload a checkpoint, by model.", uploadBuckets,
+			"model"),
 	}
 }
 
@@ -215,10 +225,15 @@ type slots struct {
 
 func newSlots() slots {
 	return slots{
-		ended: counter("reelay_schedule_slots_total", "Slots of schedules that ended, by state (FIRED, SKIPPED or REFUSED) and cause (CRON, CATCH_UP, TRIGGER or BACKFILL).", "state", "cause"),
-		left: counter("reelay_schedule_slots_left_out_total", "Rows of slots that did not fire, by reason: late (no process decided in time), limit (the account had too many waiting), paused, "+
-			"changed (its times were), overlap, given_up (not submitted for too long) or refused.", "reason"),
-		lag: histogram("reelay_schedule_fire_lag_seconds", "From the time of a slot, with its jitter, to its job or workflow, by tier. Slots of an outage, triggers and backfills do not count.", lagBuckets, "tier"),
+		ended: counter("reelay_schedule_slots_total",
+			"Slots of schedules that ended, by state (FIRED, SKIPPED or REFUSED) and cause (CRON, CATCH_UP, TRIGGER or BACKFILL).", "state",
+			"cause"),
+		left: counter("reelay_schedule_slots_left_out_total",
+			"Rows of slots that did not fire, by reason: late (no process decided in time), limit (the account had too many waiting), paused, "+
+				"changed (its times were), overlap, given_up (not submitted for too long) or refused.", "reason"),
+		lag: histogram("reelay_schedule_fire_lag_seconds",
+			"From the time of a slot, with its jitter, to its job or workflow, by tier. Slots of an outage, triggers and backfills do not count.",
+			lagBuckets, "tier"),
 	}
 }
 

@@ -24,9 +24,10 @@ func TestEnded(t *testing.T) {
 	require.NoError(t, m.Refresh(t.Context()))
 	leased := time.Now()
 	end := jobs.AttemptEnd{
-		Attempt: &models.Attempt{Status: models.AttemptLost, LeasedAt: leased, EndedAt: leased.Add(time.Hour), GPUSeconds: 3600, WastedGPUSeconds: 60},
-		Worker:  &models.Worker{PoolID: "pool_1", Offer: models.Offer{Region: "europe-west4", PricePerHourUSD: new(1.5)}},
-		Job:     &models.Job{Model: "testcard"}, Preempted: true, Expired: true,
+		Attempt: &models.Attempt{Status: models.AttemptLost, LeasedAt: leased, EndedAt: leased.Add(time.Hour), GPUSeconds: 3600,
+			WastedGPUSeconds: 60},
+		Worker: &models.Worker{PoolID: "pool_1", Offer: models.Offer{Region: "europe-west4", PricePerHourUSD: new(1.5)}},
+		Job:    &models.Job{Model: "testcard"}, Preempted: true, Expired: true,
 	}
 
 	m.Ended(end)
@@ -49,7 +50,8 @@ func TestWaits(t *testing.T) {
 
 	m := New(Sources{Queues: none})
 	at := time.Now()
-	queued := models.Job{Tier: models.TierPro, Model: "testcard", Status: models.JobQueued, Requeued: true, Preemptions: 1, QueuedAt: at, LeasedAt: at.Add(10 * time.Second)}
+	queued := models.Job{Tier: models.TierPro, Model: "testcard", Status: models.JobQueued, Requeued: true, Preemptions: 1, QueuedAt: at,
+		LeasedAt: at.Add(10 * time.Second)}
 	assigned := queued
 	assigned.Status, assigned.WaitedSeconds = models.JobAssigned, new(40.0)
 	running := assigned
@@ -66,8 +68,10 @@ func TestWaits(t *testing.T) {
 	m.Checkpointed(&running, nil)
 
 	require.Subset(t, scrape(t, m), []string{
-		`reelay_queue_wait_seconds_sum{tier="PRO"} 40`, `reelay_job_due_lag_seconds_sum 3`, `reelay_job_start_lag_seconds_sum 2`, `reelay_preemption_recovery_seconds_sum 12`,
-		`reelay_generation_seconds_sum{model="testcard",resolution="720p"} 90`, `reelay_generation_seconds_count{model="testcard",resolution="720p"} 1`,
+		`reelay_queue_wait_seconds_sum{tier="PRO"} 40`, `reelay_job_due_lag_seconds_sum 3`, `reelay_job_start_lag_seconds_sum 2`,
+		`reelay_preemption_recovery_seconds_sum 12`,
+		`reelay_generation_seconds_sum{model="testcard",resolution="720p"} 90`,
+		`reelay_generation_seconds_count{model="testcard",resolution="720p"} 1`,
 		`reelay_checkpoint_duration_seconds_sum{model="testcard"} 3`, `reelay_checkpoint_duration_seconds_count{model="testcard"} 1`,
 		`reelay_jobs_finished_total{class="none",status="COMPLETED"} 1`,
 	})
@@ -92,17 +96,20 @@ func TestGauges(t *testing.T) {
 			return []models.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
 		},
 		Health: func(context.Context) (*models.Health, error) {
-			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5, Unsettled: 6, UnsettledSeconds: 7.5}, nil
+			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5,
+				Unsettled: 6, UnsettledSeconds: 7.5}, nil
 		},
 	})
 
 	lines := scrape(t, m)
 
 	require.Subset(t, lines, []string{
-		`reelay_queue_depth{model="a",tier="PRO"} 3`, `reelay_queue_depth{model="other",tier="PRO"} 30`, `reelay_queue_running{model="a",tier="PRO"} 1`,
+		`reelay_queue_depth{model="a",tier="PRO"} 3`, `reelay_queue_depth{model="other",tier="PRO"} 30`,
+		`reelay_queue_running{model="a",tier="PRO"} 1`,
 		`reelay_queue_oldest_wait_seconds{tier="PRO"} 9`, `reelay_queue_paused{tier="PRO"} 1`, `reelay_queue_paused{tier="FREE"} 0`,
 		`reelay_workers{status="BUSY"} 3`, `reelay_workers{status="BOOTING"} 0`, `reelay_worker_utilization 0.75`,
-		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`, `reelay_unsettled_dependencies 6`, `reelay_settle_lag_seconds 7.5`,
+		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`,
+		`reelay_unsettled_dependencies 6`, `reelay_settle_lag_seconds 7.5`,
 		`reelay_halted_seconds{what="leases"} 5`, `reelay_halted_seconds{what="schedules"} 0`,
 	})
 }
@@ -113,7 +120,8 @@ func TestSlot(t *testing.T) {
 	m := New(Sources{Queues: none})
 	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
 	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCatchUp, Tier: models.TierPro}, time.Hour)
-	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro, LeftOut: models.LeftGivenUp}, time.Minute)
+	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro, LeftOut: models.LeftGivenUp},
+		time.Minute)
 
 	require.Subset(t, scrape(t, m), []string{
 		`reelay_schedule_slots_total{cause="CRON",state="FIRED"} 1`, `reelay_schedule_slots_total{cause="CRON",state="REFUSED"} 1`,
@@ -126,10 +134,11 @@ func TestTimed(t *testing.T) {
 	t.Parallel()
 
 	m := New(Sources{Queues: none})
-	handler := m.Timed(func(r *http.Request) Route { return Route(r.Header.Get("Route")) }, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusTeapot)
-		require.NoError(t, http.NewResponseController(w).Flush(), "streams must work")
-	}))
+	handler := m.Timed(func(r *http.Request) Route { return Route(r.Header.Get("Route")) },
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			require.NoError(t, http.NewResponseController(w).Flush(), "streams must work")
+		}))
 	for _, route := range []Route{RouteREST, ""} {
 		r := httptest.NewRequest(http.MethodGet, "/x", nil)
 		r.Header.Set("Route", string(route))

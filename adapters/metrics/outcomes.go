@@ -19,10 +19,12 @@ func newOutcomes(models *bound) outcomes {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"model"}, labels...))
 	}
 	return outcomes{
-		models:    models,
-		finished:  counter("reelay_jobs_finished_total", "Runs of jobs that ended, by status and failure class, which is none unless it is FAILED.", "status", "class"),
-		ended:     byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
-		failed:    byModel("reelay_attempts_failed_total", "Attempts that failed and count against maxAttempts, by model and failure class.", "class"),
+		models: models,
+		finished: counter("reelay_jobs_finished_total",
+			"Runs of jobs that ended, by status and failure class, which is none unless it is FAILED.", "status", "class"),
+		ended: byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
+		failed: byModel("reelay_attempts_failed_total", "Attempts that failed and count against maxAttempts, by model and failure class.",
+			"class"),
 		previews:  byModel("reelay_previews_total", "Pictures of unfinished videos, and clips of drafts, by model."),
 		made:      byModel("reelay_drafts_made_total", "Drafts that were submitted, by model."),
 		continued: byModel("reelay_drafts_continued_total", "Drafts that were continued, by model."),

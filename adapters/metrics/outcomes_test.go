@@ -27,16 +27,19 @@ func TestOutcomes(t *testing.T) {
 		happens func(*Metrics)
 		line    string // none: nothing is counted
 	}{
-		"Completed": {change(running, func(j *models.Job) { j.Status = models.JobCompleted }), `reelay_jobs_ended_total{model="testcard",status="COMPLETED"} 1`},
-		"Cancelled": {change(running, func(j *models.Job) { j.Status = models.JobCancelled }), `reelay_jobs_ended_total{model="testcard",status="CANCELLED"} 1`},
+		"Completed": {change(running, func(j *models.Job) { j.Status = models.JobCompleted }),
+			`reelay_jobs_ended_total{model="testcard",status="COMPLETED"} 1`},
+		"Cancelled": {change(running, func(j *models.Job) { j.Status = models.JobCancelled }),
+			`reelay_jobs_ended_total{model="testcard",status="CANCELLED"} 1`},
 		"Defective": {change(running, func(j *models.Job) {
 			j.Status, j.Failures, j.FailureClass = models.JobScheduled, 1, models.FailDefectiveResult
 		}), `reelay_attempts_failed_total{class="DEFECTIVE_RESULT",model="testcard"} 1`},
-		"Requeued":       {change(running, func(j *models.Job) { j.Status = models.JobQueued }), ""},
-		"Retried":        {change(draft, func(j *models.Job) { j.Status, j.Run = models.JobQueued, 2 }), ""},
-		"Preview":        {change(running, func(j *models.Job) { j.PreviewID = "art_2" }), `reelay_previews_total{model="testcard"} 1`},
-		"DraftMade":      {func(m *Metrics) { m.Submitted(&draft) }, `reelay_drafts_made_total{model="testcard"} 1`},
-		"DraftContinued": {func(m *Metrics) { m.Submitted(&models.Job{Model: "testcard", Continues: "job_1"}) }, `reelay_drafts_continued_total{model="testcard"} 1`},
+		"Requeued":  {change(running, func(j *models.Job) { j.Status = models.JobQueued }), ""},
+		"Retried":   {change(draft, func(j *models.Job) { j.Status, j.Run = models.JobQueued, 2 }), ""},
+		"Preview":   {change(running, func(j *models.Job) { j.PreviewID = "art_2" }), `reelay_previews_total{model="testcard"} 1`},
+		"DraftMade": {func(m *Metrics) { m.Submitted(&draft) }, `reelay_drafts_made_total{model="testcard"} 1`},
+		"DraftContinued": {func(m *Metrics) { m.Submitted(&models.Job{Model: "testcard", Continues: "job_1"}) },
+			`reelay_drafts_continued_total{model="testcard"} 1`},
 		"DraftDiscarded": {change(draft, deleted), `reelay_drafts_discarded_total{model="testcard"} 1`},
 		"Yielded": {func(m *Metrics) { m.Yielded("PRO", &models.Job{Lane: "BATCH"}, 2.5) },
 			"reelay_yield_wasted_seconds_total{lane=\"BATCH\"} 2.5\nreelay_yields_total{lane=\"BATCH\",to=\"PRO\"} 1"},

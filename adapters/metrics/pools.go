@@ -14,15 +14,20 @@ var (
 	poolDesiredDesc = poolDesc("reelay_pool_workers_desired", "How many workers the scaler's last decision wants, by pool.")
 	poolMaxDesc     = poolDesc("reelay_pool_workers_max", "How many workers the pool may have.")
 	poolPausedDesc  = poolDesc("reelay_pool_paused", "1 if an operator paused the pool.")
-	poolRefusedDesc = poolDesc("reelay_pool_refusals", "How many creations in a row the pool's provider refused, at once or later. A machine that starts ends the row.")
-	poolBootsDesc   = poolDesc("reelay_pool_boot_failures", "How many of the pool's machines in a row did not start. From 3 on, the scaler tries one at a time.")
-	poolPriceDesc   = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
-	poolStaleDesc   = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
-	poolFailsDesc   = poolDesc("reelay_pool_provider_failing", "1 if the provider could not list or delete the pool's machines when it was last asked.")
+	poolRefusedDesc = poolDesc("reelay_pool_refusals",
+		"How many creations in a row the pool's provider refused, at once or later. A machine that starts ends the row.")
+	poolBootsDesc = poolDesc("reelay_pool_boot_failures",
+		"How many of the pool's machines in a row did not start. From 3 on, the scaler tries one at a time.")
+	poolPriceDesc = poolDesc("reelay_pool_price_usd", "The price of a worker for an hour, in US dollars.")
+	poolStaleDesc = poolDesc("reelay_pool_price_stale", "1 if the price is an old one of its source.")
+	poolFailsDesc = poolDesc("reelay_pool_provider_failing",
+		"1 if the provider could not list or delete the pool's machines when it was last asked.")
 	poolTroubleDesc = poolDesc("reelay_pool_price_problem", "1 if the source of the price gave none when it was last read.")
-	poolLoadDesc    = prometheus.NewDesc("reelay_pool_model_load_seconds", "How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
-	poolFetchDesc   = prometheus.NewDesc("reelay_pool_model_fetch_seconds", "How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
-	poolCostDesc    = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
+	poolLoadDesc    = prometheus.NewDesc("reelay_pool_model_load_seconds",
+		"How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
+	poolFetchDesc = prometheus.NewDesc("reelay_pool_model_fetch_seconds",
+		"How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
+	poolCostDesc = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
 )
 
 func poolDesc(name, help string) *prometheus.Desc { return desc(name, help, "pool") }

@@ -19,14 +19,16 @@ func TestPools(t *testing.T) {
 
 		m := New(Sources{Queues: none, Pools: func(context.Context) ([]*query.PoolStatus, error) {
 			return []*query.PoolStatus{{Pool: &models.Pool{
-				PoolSpec: models.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4, PoolBackoff: models.PoolBackoff{Refusals: 2}, PoolTrouble: models.PoolTrouble{ProviderProblem: "down"},
+				PoolSpec: models.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4, PoolBackoff: models.PoolBackoff{Refusals: 2},
+				PoolTrouble: models.PoolTrouble{ProviderProblem: "down"},
 			}, Booting: 1, Busy: 2, Draining: 1, ModelLoads: []estimate.LoadTime{{Model: "wan", LoadSeconds: 42, FetchSeconds: 180}}}}, nil
 		}})
 
 		require.Equal(t, []string{
 			`reelay_pool_boot_failures{pool="spot"} 0`,
 			`reelay_pool_cost_usd_per_hour{pool="spot"} 2`,
-			`reelay_pool_model_fetch_seconds{model="wan",pool="spot"} 180`, `reelay_pool_model_load_seconds{model="wan",pool="spot"} 42`, `reelay_pool_paused{pool="spot"} 0`,
+			`reelay_pool_model_fetch_seconds{model="wan",pool="spot"} 180`, `reelay_pool_model_load_seconds{model="wan",pool="spot"} 42`,
+			`reelay_pool_paused{pool="spot"} 0`,
 			`reelay_pool_price_problem{pool="spot"} 0`, `reelay_pool_price_stale{pool="spot"} 0`, `reelay_pool_price_usd{pool="spot"} 0.5`,
 			`reelay_pool_provider_failing{pool="spot"} 1`,
 			`reelay_pool_refusals{pool="spot"} 2`,

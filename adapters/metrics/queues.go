@@ -16,10 +16,12 @@ var (
 		"How long the longest waiting job of a tier has waited, without promoted jobs and the time in which its queue was paused. Absent if none waits.", "tier")
 	pausedDesc = desc("reelay_queue_paused", "1 if an operator paused the tier, or a model in it.", "tier")
 	drainDesc  = desc("reelay_estimated_drain_time_seconds",
-		"How long a tier's queues take to empty without new jobs: depth × mean render / workers. Absent if jobs wait and none of them can start.", "tier")
+		"How long a tier's queues take to empty without new jobs: depth × mean render / workers. Absent if jobs wait and none of them can start.",
+		"tier")
 	drainAllDesc = desc("reelay_estimated_drain_time_all_seconds",
 		"How long all queues together take to empty without new jobs. Absent if jobs wait and none of them can start.")
-	leftOutDesc = desc("reelay_queue_stuck_jobs", "Queued jobs that do not start, and that the times to empty the queues leave out, by tier and reason.", "tier", "reason")
+	leftOutDesc = desc("reelay_queue_stuck_jobs",
+		"Queued jobs that do not start, and that the times to empty the queues leave out, by tier and reason.", "tier", "reason")
 )
 
 // newQueues is what waits and runs. Models beyond the bound are summed up.
@@ -132,7 +134,8 @@ func larger(a, b *float64) *float64 {
 
 var (
 	workersDesc    = desc("reelay_workers", "Workers that have not ended, by status.", "status")
-	workerBusyDesc = desc("reelay_worker_utilization", "The share of the workers that could have a job and do, 0 to 1. Absent without workers.")
+	workerBusyDesc = desc("reelay_worker_utilization",
+		"The share of the workers that could have a job and do, 0 to 1. Absent without workers.")
 )
 
 // newWorkers counts the workers. There are no series per worker: a fleet that is preempted all the
@@ -145,7 +148,8 @@ func newWorkers(read func(context.Context) ([]models.WorkerCount, error)) promet
 			for _, c := range counts {
 				of[c.Status] = c.Count
 			}
-			for _, status := range []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining, models.WorkerLost} {
+			for _, status := range []models.WorkerStatus{models.WorkerBooting, models.WorkerIdle, models.WorkerBusy, models.WorkerDraining,
+				models.WorkerLost} {
 				into <- gauge(workersDesc, float64(of[status]), string(status))
 			}
 			if all := of[models.WorkerIdle] + of[models.WorkerBusy]; all > 0 {
@@ -160,15 +164,17 @@ var (
 	deadLettersDesc = desc("reelay_dlq_size", "Open dead letters that operators must act on, counted up to 10,000.")
 	outboxDesc      = desc("reelay_outbox_lag_seconds", "The age of the oldest message of the outbox that waits to be relayed.")
 	haltedDesc      = desc("reelay_halted_seconds", "For how long an operator has halted schedules or leases, 0 if they are not.", "what")
-	unsettledDesc   = desc("reelay_unsettled_dependencies", "Dependencies on ended jobs that wait to be settled, counted up to 10,000: such a job still waits for an ended one.")
-	settleDesc      = desc("reelay_settle_lag_seconds", "The age of the oldest dependency on an ended job that waits to be settled.")
-	schedulerDesc   = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
+	unsettledDesc   = desc("reelay_unsettled_dependencies",
+		"Dependencies on ended jobs that wait to be settled, counted up to 10,000: such a job still waits for an ended one.")
+	settleDesc    = desc("reelay_settle_lag_seconds", "The age of the oldest dependency on an ended job that waits to be settled.")
+	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
 )
 
 // newHealth is what shows that work gets stuck.
 func newHealth(read func(context.Context) (*models.Health, error)) prometheus.Collector {
 	return &gauges[*models.Health]{
-		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc, unsettledDesc, settleDesc, haltedDesc},
+		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc,
+			unsettledDesc, settleDesc, haltedDesc},
 		emit: func(h *models.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))
 			into <- gauge(deadLettersDesc, float64(h.DeadLetters))

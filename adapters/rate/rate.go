@@ -77,7 +77,8 @@ func (l *Limiter) Give(ctx context.Context, name string, keys []string, perMinut
 	}
 }
 
-func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration, err error) {
+func (l *Limiter) take(ctx context.Context, name string, keys []string, perMinute int) (tokens []submit.Token, wait time.Duration,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	answer, err := takeScript.Run(ctx, l.client, l.keys(name), args(keys, perMinute, reserveFor.Microseconds())...).StringSlice()

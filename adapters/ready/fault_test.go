@@ -79,7 +79,8 @@ func (b *broken) requireIndexed(t *testing.T) {
 	clock := testrun.StartQuietClock()
 	testrun.Eventually(t, "leases flow from the index again", func() bool {
 		_ = b.Readier.Mend(context.Background())
-		_, err := b.Notifier.Index.First(context.Background(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil, 1)
+		_, err := b.Notifier.Index.First(context.Background(),
+			[]models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil, 1)
 		return err == nil
 	})
 	require.Less(t, clock.Elapsed(), 2*time.Second)
@@ -142,7 +143,8 @@ func TestFault(t *testing.T) {
 		var took []time.Duration
 		for range 50 {
 			call := testrun.StartQuietClock()
-			_, err := b.Notifier.Index.First(t.Context(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil, 1)
+			_, err := b.Notifier.Index.First(t.Context(), []models.Queue{{Line: models.Line{Lane: models.TierEnterprise}, Model: "testcard"}}, nil,
+				1)
 			require.ErrorIs(t, err, jobs.ErrIndexLost)
 			took = append(took, call.Elapsed())
 		}

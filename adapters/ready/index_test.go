@@ -54,7 +54,8 @@ func TestFirst(t *testing.T) {
 		index := newIndex(t)
 		ahead := job("ahead", models.TierCritical, "x", 1, 0)
 		later, sooner := job("later", models.TierPro, "b", 2, 9), job("sooner", models.TierPro, "a", 3, 8)
-		require.NoError(t, index.Add(t.Context(), ahead, later, sooner, job("behind", models.TierPro, "b", 4, 9), job("free", models.TierFree, "c", 5, 0)))
+		require.NoError(t, index.Add(t.Context(), ahead, later, sooner, job("behind", models.TierPro, "b", 4, 9),
+			job("free", models.TierFree, "c", 5, 0)))
 		for _, c := range []struct {
 			accounts []models.AccountID
 			expected []jobs.ReadyJob
@@ -311,7 +312,8 @@ func TestWakes(t *testing.T) {
 
 		video := job("3", models.TierPro, "a", 3, 1)
 		video.Model, video.GPURank, video.Region = "fi:lm", 2, "eu:west 4"
-		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), video, job("4", models.TierFree, "b", 4, 1)))
+		require.NoError(t, index.Add(t.Context(), job("1", models.TierPro, "a", 1, 1), job("2", models.TierPro, "a", 2, 1), video,
+			job("4", models.TierFree, "b", 4, 1)))
 		require.NoError(t, index.Remove(t.Context(), video))
 		require.NoError(t, listener.Add(t.Context(), video), "this is its own news")
 		require.NoError(t, client.Publish(t.Context(), "{"+own+"}:wakes", "other:acc_a:0::end").Err())

@@ -81,7 +81,8 @@ func refused(answer *http.Response) error {
 	case status == http.StatusOK:
 		return nil
 	case status >= 300 && status < 400:
-		return &inputs.RemoteError{Reason: fmt.Sprintf("it answered %d, a redirect, which is not followed: give the URL of the image itself", status)}
+		return &inputs.RemoteError{Reason: fmt.Sprintf("it answered %d, a redirect, which is not followed: give the URL of the image itself",
+			status)}
 	}
 	return &inputs.RemoteError{
 		Reason:  fmt.Sprintf("it answered %d", status),

@@ -96,7 +96,8 @@ func TestFetch(t *testing.T) {
 		t.Parallel()
 
 		guarded := New(outbound.Policy{})
-		for _, url := range []string{server.URL + "/image", strings.Replace(server.URL, "http:", "https:", 1) + "/image", "https://10.0.0.1/", "file:///etc/passwd"} {
+		for _, url := range []string{server.URL + "/image", strings.Replace(server.URL, "http:", "https:", 1) + "/image", "https://10.0.0.1/",
+			"file:///etc/passwd"} {
 			require.Error(t, guarded.Check(url), url)
 
 			_, err := guarded.Fetch(t.Context(), url)

@@ -51,7 +51,8 @@ func TestPublish(t *testing.T) {
 			return nil
 		}})
 
-		require.NoError(t, newPublisher(t, redis).Publish(t.Context(), message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree, Others: []models.JobID{"job_2"}})))
+		require.NoError(t, newPublisher(t, redis).Publish(t.Context(),
+			message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierFree, Others: []models.JobID{"job_2"}})))
 
 		require.Equal(t, models.JobID("job_1"), receive(t, handled))
 		require.Equal(t, models.JobID("job_2"), receive(t, handled))
@@ -63,7 +64,8 @@ func TestPublish(t *testing.T) {
 		redis := database(t, 6)
 		publisher := newPublisher(t, redis)
 		for _, version := range []int{1, 1, 2} {
-			require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: "job_1", Version: version, Lane: models.TierEnterprise})))
+			require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: "job_1", Version: version,
+				Lane: models.TierEnterprise})))
 		}
 
 		pending, err := newInspector(t, redis).ListPendingTasks("enterprise")

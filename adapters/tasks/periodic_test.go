@@ -147,15 +147,16 @@ func TestPass(t *testing.T) {
 				failures <- func() error { return errors.New("broken") }
 				failures <- func() error { panic("broken") }
 				done := make(chan struct{}, 100)
-				run(t, tasks.Config{Redis: where, Ready: nothing, Claim: claims(t), Passes: []tasks.Pass{{Name: "reap", Every: tick, Run: func(context.Context) error {
-					select {
-					case fail := <-failures:
-						return fail()
-					default:
-						done <- struct{}{}
-						return nil
-					}
-				}}}})
+				run(t, tasks.Config{Redis: where, Ready: nothing, Claim: claims(t),
+					Passes: []tasks.Pass{{Name: "reap", Every: tick, Run: func(context.Context) error {
+						select {
+						case fail := <-failures:
+							return fail()
+						default:
+							done <- struct{}{}
+							return nil
+						}
+					}}}})
 
 				receive(t, done)
 			})
@@ -221,12 +222,13 @@ func TestPass(t *testing.T) {
 		ended := make(chan error, 1)
 		claim := claims(t)
 		go func() {
-			ended <- tasks.Run(ctx, tasks.Config{Redis: database(t, 4), Ready: nothing, Claim: claim, Passes: []tasks.Pass{{Name: "slow", Every: time.Hour, Run: func(ctx context.Context) error {
-				begun <- struct{}{}
-				<-finish
-				finished <- ctx.Err()
-				return nil
-			}}}})
+			ended <- tasks.Run(ctx, tasks.Config{Redis: database(t, 4), Ready: nothing, Claim: claim,
+				Passes: []tasks.Pass{{Name: "slow", Every: time.Hour, Run: func(ctx context.Context) error {
+					begun <- struct{}{}
+					<-finish
+					finished <- ctx.Err()
+					return nil
+				}}}})
 		}()
 		receive(t, begun)
 

@@ -65,7 +65,8 @@ func OpenSocket(ctx context.Context, endpoint *url.URL, key, query string, varia
 
 func (l *Socket) upgrade(endpoint *url.URL) error {
 	_, err := fmt.Fprintf(l.Conn, "GET /graphql HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Key: cmVlbGF5LWJlbmNoLTAwMQ==\r\n\r\n", endpoint.Host)
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Key: cmVlbGF5LWJlbmNoLTAwMQ==\r\n\r\n",
+		endpoint.Host)
 	if err != nil {
 		return err
 	}

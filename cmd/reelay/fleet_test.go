@@ -23,7 +23,8 @@ func TestWorkersCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, _ := answering(t, `{"workers": {"edges": [{"node": `+worker+c.gpus+`}}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`)
+			url, _ := answering(t, `{"workers": {"edges": [{"node": `+worker+c.gpus+
+				`}}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`)
 
 			status, out, errs := call(t, t.Context(), "workers", "--output", "wide", "--endpoint", url, "--key", "rl_x")
 
@@ -42,13 +43,20 @@ func TestWorkersCommand(t *testing.T) {
 		"list": {[]string{"--status", "lost", "--zone", "us-1a", "--gpu-type", "H100", "--agent-version", "1.2", "--quarantined"},
 			`{"workers": {"edges": [{"node": ` + busy + `}], "pageInfo": {"hasNextPage": false, "endCursor": null}, "totalCount": 1}}`, "job_1",
 			map[string]any{"status": []any{"LOST"}, "zone": "us-1a", "gpuType": "H100", "agentVersion": "1.2", "quarantined": true, "first": 50.0}},
-		"drain":            {[]string{"drain", "wrk_w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.", map[string]any{"id": "wrk_w", "deadlineSeconds": 1200.0}},
-		"preempt":          {[]string{"preempt", "wrk_w"}, `{"preemptWorker": ` + busy + `}`, "w is preempted, and its machine ends in 30 s; it has the job job_1.", map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
-		"preempt, as JSON": {[]string{"preempt", "wrk_w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`, map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
-		"quarantine":       {[]string{"quarantine", "wrk_w", "--for", "2h", "--reason", "loud"}, `{"quarantineWorker": ` + busy + `}`, "w gets no jobs for 2 h; it has the job job_1.", map[string]any{"id": "wrk_w", "minutes": 120.0, "reason": "loud"}},
-		"release":          {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + busy + `}`, "w is not in quarantine: it gets jobs.", map[string]any{"id": "wrk_w"}},
-		"release a drain":  {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + strings.Replace(busy, "BUSY", "DRAINING", 1) + `}`, "w is not in quarantine, but DRAINING: it gets no jobs.", map[string]any{"id": "wrk_w"}},
-		"terminate":        {[]string{"terminate", "wrk_w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.", map[string]any{"id": "wrk_w"}},
+		"drain": {[]string{"drain", "wrk_w", "--deadline", "20m"}, `{"drainWorker": ` + busy + `}`, "w drains; it has the job job_1.",
+			map[string]any{"id": "wrk_w", "deadlineSeconds": 1200.0}},
+		"preempt": {[]string{"preempt", "wrk_w"}, `{"preemptWorker": ` + busy + `}`,
+			"w is preempted, and its machine ends in 30 s; it has the job job_1.", map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
+		"preempt, as JSON": {[]string{"preempt", "wrk_w", "--json"}, `{"preemptWorker": ` + busy + `}`, `"status": "BUSY"`,
+			map[string]any{"id": "wrk_w", "noticeSeconds": 30.0}},
+		"quarantine": {[]string{"quarantine", "wrk_w", "--for", "2h", "--reason", "loud"}, `{"quarantineWorker": ` + busy + `}`,
+			"w gets no jobs for 2 h; it has the job job_1.", map[string]any{"id": "wrk_w", "minutes": 120.0, "reason": "loud"}},
+		"release": {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + busy + `}`, "w is not in quarantine: it gets jobs.",
+			map[string]any{"id": "wrk_w"}},
+		"release a drain": {[]string{"release", "wrk_w"}, `{"releaseQuarantine": ` + strings.Replace(busy, "BUSY", "DRAINING", 1) + `}`,
+			"w is not in quarantine, but DRAINING: it gets no jobs.", map[string]any{"id": "wrk_w"}},
+		"terminate": {[]string{"terminate", "wrk_w"}, `{"terminateWorker": ` + busy + `}`, "w is terminated.",
+			map[string]any{"id": "wrk_w"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +69,8 @@ func TestWorkersCommand(t *testing.T) {
 			require.Equal(t, c.variables, *variables)
 		})
 	}
-	for _, args := range [][]string{{"workers", "drain"}, {"workers", "preempt", "a", "b"}, {"workers", "resume", "a"}, {"workers", "drain", "a", "--deadline", "soon"}} {
+	for _, args := range [][]string{{"workers", "drain"}, {"workers", "preempt", "a", "b"}, {"workers", "resume", "a"},
+		{"workers", "drain", "a", "--deadline", "soon"}} {
 		status, _, errs := call(t, t.Context(), args...)
 
 		require.Equal(t, terminal.ExitUsage, status, errs)

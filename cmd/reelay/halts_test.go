@@ -17,8 +17,10 @@ func TestHaltCommands(t *testing.T) {
 		shows     string
 		variables map[string]any
 	}{
-		"halt":         {[]string{"halt", "leases", "--reason", "storage is full"}, `{"halt": ` + halted + `}`, `^leases: halted by night shift .*ago: storage is full\n$`, map[string]any{"what": []any{"LEASES"}, "reason": "storage is full"}},
-		"resume":       {[]string{"resume", "all"}, `{"resume": []}`, `^Nothing is halted\.\n$`, map[string]any{"what": []any{"SCHEDULES", "LEASES"}}},
+		"halt": {[]string{"halt", "leases", "--reason", "storage is full"}, `{"halt": ` + halted + `}`,
+			`^leases: halted by night shift .*ago: storage is full\n$`, map[string]any{"what": []any{"LEASES"}, "reason": "storage is full"}},
+		"resume": {[]string{"resume", "all"}, `{"resume": []}`, `^Nothing is halted\.\n$`,
+			map[string]any{"what": []any{"SCHEDULES", "LEASES"}}},
 		"show":         {[]string{"halt"}, `{"halts": ` + halted + `}`, `^leases: halted by`, nil},
 		"show as JSON": {[]string{"halt", "--json"}, `{"halts": []}`, `^\[\]\n$`, nil},
 	} {

@@ -33,7 +33,8 @@ func TestModelsCommand(t *testing.T) {
 		"list as JSON": {[]string{"list", "--json"}, `{"models": [` + model + `], "modelAliases": []}`, []string{`"items": \[`}, nil},
 		"show": {
 			[]string{"show", "wan", "--version", "3"}, `{"model": ` + model + `}`,
-			[]string{`version +3  \(operator, \d+ days ago\)`, `GPU memory +24 GB`, `settings +{"weights": "/w"}`, `fps +24 +Frames per second.`, `drafts +yes, of the parameter steps`},
+			[]string{`version +3  \(operator, \d+ days ago\)`, `GPU memory +24 GB`, `settings +{"weights": "/w"}`, `fps +24 +Frames per second.`,
+				`drafts +yes, of the parameter steps`},
 			map[string]any{"name": "wan", "version": 3.0},
 		},
 		"show an alias": {
@@ -41,7 +42,8 @@ func TestModelsCommand(t *testing.T) {
 			[]string{`alias +fast`, `Spreads jobs over wan \(weight 3\).`}, nil,
 		},
 		"apply": {
-			[]string{"apply", "-f", file}, `{"applyModels": [` + change + `]}`, []string{`changed +model wan, version 3\n +timeoutSeconds: 60 → none\n`},
+			[]string{"apply", "-f", file}, `{"applyModels": [` + change + `]}`,
+			[]string{`changed +model wan, version 3\n +timeoutSeconds: 60 → none\n`},
 			map[string]any{"input": map[string]any{"source": "models: []\n", "file": file, "dryRun": false}},
 		},
 		"diff as JSON": {
@@ -52,18 +54,21 @@ func TestModelsCommand(t *testing.T) {
 			[]string{"remove", "wan", "--from-pools"}, `{"removeModel": true}`, []string{`Removed "wan". .reelay models restore wan. puts it back`},
 			map[string]any{"name": "wan", "fromPools": true},
 		},
-		"restore": {[]string{"restore", "wan"}, `{"restoreModel": ` + change + `}`, []string{`Restored version 3 of wan\.`}, map[string]any{"name": "wan"}},
+		"restore": {[]string{"restore", "wan"}, `{"restoreModel": ` + change + `}`, []string{`Restored version 3 of wan\.`},
+			map[string]any{"name": "wan"}},
 		"list removed": {
 			[]string{"restore"}, `{"removedModels": [{"name": "wan", "isAlias": false, "version": 3, "origin": "SHIPPED", "removedAt": "2026-01-31T12:00:00Z", "removedBy": "ana@example.com"}]}`,
 			[]string{`wan +3 +shipped +\d+ days ago +ana@example.com`}, nil,
 		},
-		"export": {[]string{"export", "wan"}, `{"exportModels": "models:\n  - name: wan\n"}`, []string{`^models:\n  - name: wan\n$`}, map[string]any{"names": []any{"wan"}}},
+		"export": {[]string{"export", "wan"}, `{"exportModels": "models:\n  - name: wan\n"}`, []string{`^models:\n  - name: wan\n$`},
+			map[string]any{"names": []any{"wan"}}},
 		"show as YAML": {
 			[]string{"show", "wan", "-o", "yaml"}, `{"model": {"source": "models:\n  - name: wan\n"}}`, []string{`^models:\n  - name: wan\n$`},
 			map[string]any{"name": "wan", "version": nil},
 		},
 		"show removed": {
-			[]string{"show", "wan", "--version", "3"}, `{"model": ` + strings.Replace(model, `"createdAt"`, `"removedAt": "2026-01-31T12:00:00Z", "removedBy": "ana@example.com", "createdAt"`, 1) + `}`,
+			[]string{"show", "wan", "--version", "3"}, `{"model": ` +
+				strings.Replace(model, `"createdAt"`, `"removedAt": "2026-01-31T12:00:00Z", "removedBy": "ana@example.com", "createdAt"`, 1) + `}`,
 			[]string{`\(operator, \d+ days ago\)  removed \d+ days ago by ana@example.com`}, map[string]any{"name": "wan", "version": 3.0},
 		},
 	} {
@@ -96,7 +101,8 @@ func TestModelsCommand(t *testing.T) {
 		large := filepath.Join(t.TempDir(), "large.yaml")
 		require.NoError(t, os.WriteFile(large, make([]byte, 256<<10+1), 0o600))
 
-		for path, says := range map[string]string{"": "name the file with -f FILE", "/nowhere.yaml": "no such file", large: "longer than 262144 bytes"} {
+		for path, says := range map[string]string{"": "name the file with -f FILE", "/nowhere.yaml": "no such file",
+			large: "longer than 262144 bytes"} {
 			status, _, errs := call(t, t.Context(), "models", "apply", "-f", path, "--endpoint", "http://127.0.0.1:1", "--key", "rl_x")
 
 			require.NotZero(t, status)

@@ -42,26 +42,33 @@ func TestPoolCommands(t *testing.T) {
 		},
 		"explain one that Reelay boots": {
 			[]string{"explain", "l4-spot"},
-			`{"pools": [` + strings.Replace(pool, `"static"`, `"gce"`, 1) + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
+			`{"pools": [` + strings.Replace(pool, `"static"`, `"gce"`, 1) +
+				`], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 3, "boot": 2, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
 			`It boots 2\.\nBecause\.`, map[string]any{"id": "pol_1"},
 		},
 		"diff": {
-			[]string{"diff", "-f", file}, `{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "warnings": ["There is no source l4."], "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
+			[]string{"diff", "-f", file},
+			`{"applyPools": [{"kind": "CHANGED", "name": "l4-spot", "warnings": ["There is no source l4."], "differences": [{"path": "maxWorkers", "before": 4, "after": 9}]}]}`,
 			`changed +pool l4-spot\n +warning: There is no source l4\.\n +maxWorkers: 4 → 9`, map[string]any{"dryRun": true, "source": "pools: []"},
 		},
 		"apply": {
 			[]string{"apply", "-f", file}, `{"applyPools": [{"kind": "ADDED", "name": "l4-spot", "differences": []}]}`,
 			`added +pool l4-spot`, map[string]any{"dryRun": false, "source": "pools: []"},
 		},
-		"list":  {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
-		"pause": {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`, `Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
+		"list": {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
+		"pause": {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`,
+			`Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
 		"show a paused one": {
 			[]string{"show", "l4-spot"},
-			`{"pools": [` + strings.Replace(pool, `"paused": false, "state": "CLOSED_BY_HOURS"`, `"paused": true, "pausedAt": "2026-01-31T12:00:00Z", "pausedBy": "night shift", "state": "PAUSED"`, 1) + `], "pool": {"scalingHistory": []}}`,
+			`{"pools": [` + strings.Replace(pool, `"paused": false, "state": "CLOSED_BY_HOURS"`,
+				`"paused": true, "pausedAt": "2026-01-31T12:00:00Z", "pausedBy": "night shift", "state": "PAUSED"`, 1) +
+				`], "pool": {"scalingHistory": []}}`,
 			`state +paused\npaused +.* ago by night shift\n`, nil,
 		},
-		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`, map[string]any{"id": "pol_1"}},
-		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`, map[string]any{"id": "pol_1"}},
+		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`,
+			map[string]any{"id": "pol_1"}},
+		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`,
+			map[string]any{"id": "pol_1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,7 +48,8 @@ func TestQueuesCommand(t *testing.T) {
 	t.Parallel()
 
 	const pause = `{"tier": "PRO", "model": null, "by": "night shift", "at": "2026-01-31T12:00:00Z", "reason": "storage is full"}`
-	const paused = `{"tier": "PRO", "model": "testcard", "depth": 3, "running": 1, "oldestWaitSeconds": 4, "paused": true, "pause": ` + pause + `}`
+	const paused = `{"tier": "PRO", "model": "testcard", "depth": 3, "running": 1, "oldestWaitSeconds": 4, "paused": true, "pause": ` + pause +
+		`}`
 	const empty = `{"tier": "FREE", "model": null, "depth": 0, "running": 0, "oldestWaitSeconds": null, "paused": true, "pause":
 		{"tier": "FREE", "model": null, "by": "up operator", "at": "2026-01-31T12:00:00Z", "reason": null}}`
 	const active = `{"tier": "BATCH", "model": "drill", "depth": 0, "running": 1, "oldestWaitSeconds": null, "paused": false, "pause": null}`
@@ -61,7 +62,8 @@ func TestQueuesCommand(t *testing.T) {
 	}{
 		"list": {
 			nil, `{"queues": [` + paused + `,` + empty + `,` + active + `]}`,
-			[]string{`PRO +testcard +3 +1 .*lane paused by night shift \d+ days ago: storage is full`, `FREE +all +0 +0 +- +paused by up operator`, `BATCH +drill .* active\n`}, nil,
+			[]string{`PRO +testcard +3 +1 .*lane paused by night shift \d+ days ago: storage is full`, `FREE +all +0 +0 +- +paused by up operator`,
+				`BATCH +drill .* active\n`}, nil,
 		},
 		"how long they take": {
 			[]string{"-o", "wide"}, `{"queues": [` + strings.Join([]string{
@@ -71,12 +73,15 @@ func TestQueuesCommand(t *testing.T) {
 				`{"tier": "BATCH", "model": "cold", "depth": 3, "drainLeavesOut": [{"reason": "NO_WORKER", "jobs": 3}]}`,
 				`{"tier": "BATCH", "model": "drill", "depth": 3, "estimatedDrainSeconds": 60, "drainLeavesOut": [{"reason": "PAUSED", "jobs": 1}]}`,
 			}, ",") + `]}`,
-			[]string{`PRO .* not until resumed `, `FREE .* not until resumed `, `own .* never `, `cold +3 +0 +0 +- +- `, `drill .* 1 min 00 s `}, nil,
+			[]string{`PRO .* not until resumed `, `FREE .* not until resumed `, `own .* never `, `cold +3 +0 +0 +- +- `, `drill .* 1 min 00 s `},
+			nil,
 		},
-		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`, `"reason": "storage is full"`}, nil},
+		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`,
+			`"reason": "storage is full"`}, nil},
 		"pause": {
 			[]string{"pause", "pro", "--model", "testcard", "--reason", "storage is full"}, `{"pauseQueue": ` + paused + `}`,
-			[]string{"Paused testcard in the pro lane: 3 queued, 1 running. Running jobs continue."}, map[string]any{"tier": "PRO", "model": "testcard", "reason": "storage is full"},
+			[]string{"Paused testcard in the pro lane: 3 queued, 1 running. Running jobs continue."},
+			map[string]any{"tier": "PRO", "model": "testcard", "reason": "storage is full"},
 		},
 		"resume": {
 			[]string{"resume", "BATCH"}, `{"resumeQueue": ` + active + `}`, []string{"Resumed the batch lane: 0 queued."},

@@ -33,7 +33,8 @@ func serveOperations(t *testing.T, answers map[string]string) (url string, varia
 		}
 		if strings.HasPrefix(data, "!") { // an error: !CODE message
 			code, message, _ := strings.Cut(data[1:], " ")
-			_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{"message": message,
+				"extensions": map[string]any{"code": code}}}})
 			return
 		}
 		_, _ = w.Write([]byte(`{"data": ` + data + `}`))
@@ -74,7 +75,8 @@ func TestShortIDs(t *testing.T) {
 
 	for name, c := range map[string]struct{ found, says string }{
 		"none": {`[]`, "there is no job whose id begins with job_01937d3e"},
-		"many": {`["` + id + `", "job_01937d3e-2222-7aaa-8000-000000000001"]`, "more than one job has an id that begins with job_01937d3e:\n  " + id + "\n  job_01937d3e-2222"},
+		"many": {`["` + id + `", "job_01937d3e-2222-7aaa-8000-000000000001"]`, "more than one job has an id that begins with job_01937d3e:\n  " +
+			id + "\n  job_01937d3e-2222"},
 	} {
 		t.Run("Refuses "+name, func(t *testing.T) {
 			t.Parallel()

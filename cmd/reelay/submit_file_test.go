@@ -135,7 +135,8 @@ func TestSubmitFile(t *testing.T) {
 		c, args := serveCounter(t)
 		lines := shots(t, "{\"prompt\": \"a fox\"}\n\n{\"prompt\":\"an owl\",\"idempotencyKey\":\"mine\"}\n")
 		array := shots(t, `[{"prompt": "an owl", "idempotencyKey": "mine"}, {"model": "testcard", "prompt": "a fox"}]`)
-		for _, more := range [][]string{{"--file", lines, "--batch", "b"}, {"--file", array, "--batch", "b"}, {"--file", lines, "--batch", "again"}} {
+		for _, more := range [][]string{{"--file", lines, "--batch", "b"}, {"--file", array, "--batch", "b"},
+			{"--file", lines, "--batch", "again"}} {
 			status, _, errs := call(t, t.Context(), append(args, more...)...)
 			require.Equal(t, slices.Contains(more, "again"), status != 0, errs)
 		}
@@ -143,7 +144,8 @@ func TestSubmitFile(t *testing.T) {
 		require.Equal(t, c.calls[0][0], c.calls[1][1])
 		require.NotEqual(t, c.calls[0][0], c.calls[2][0])
 		require.Equal(t, []string{"mine", "mine"}, []string{c.calls[0][1], c.calls[1][0]})
-		require.JSONEq(t, `{"model":"testcard","prompt":"a fox","metadata":{"batch":"b"},"idempotencyKey":"`+c.calls[0][0]+`"}`, string(c.jobs[c.calls[0][0]]))
+		require.JSONEq(t, `{"model":"testcard","prompt":"a fox","metadata":{"batch":"b"},"idempotencyKey":"`+c.calls[0][0]+`"}`,
+			string(c.jobs[c.calls[0][0]]))
 	})
 
 	t.Run("SubmitsOnlyWhatIsMissing", func(t *testing.T) {
@@ -154,7 +156,8 @@ func TestSubmitFile(t *testing.T) {
 		require.Equal(t, 1, status)
 		require.Contains(t, errs, "2 submitted, 1 refused")
 
-		require.NoError(t, os.WriteFile(file, []byte("{\"prompt\":\"new\"}\n{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c, changed\",\"idempotencyKey\":\"k\"}\n"), 0o600))
+		require.NoError(t, os.WriteFile(file,
+			[]byte("{\"prompt\":\"new\"}\n{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c, changed\",\"idempotencyKey\":\"k\"}\n"), 0o600))
 		status, _, errs = call(t, t.Context(), append(args, "--file", file)...)
 
 		require.Equal(t, 1, status)
@@ -375,8 +378,10 @@ func TestSubmitCSV(t *testing.T) {
 		require.Len(t, c.jobs, 2)
 		require.JSONEq(t, `{"prompt": "a \"red\" fox,\nrunning", "model": "ltx", "tier": "PRO", "priority": 5, "userId": "42", "runAt": "2027-01-02T15:04:05Z", "idempotencyKey": "k1",
 			"dependsOn": ["job_1", "job_2"], "retry": {"backoff": "FIXED"}, "draft": {"steps": 4},
-			"params": {"seed": 7, "aspectRatio": "16:9", "code": "0123", "list": [1, 2]}, "metadata": {"batch": "b", "shot": 1}}`, string(c.jobs["k1"]))
-		require.JSONEq(t, `{"prompt": "true", "model": "testcard", "idempotencyKey": "k2", "metadata": {"batch": "b", "shot": true}}`, string(c.jobs["k2"]))
+			"params": {"seed": 7, "aspectRatio": "16:9", "code": "0123", "list": [1, 2]}, "metadata": {"batch": "b", "shot": 1}}`,
+			string(c.jobs["k1"]))
+		require.JSONEq(t, `{"prompt": "true", "model": "testcard", "idempotencyKey": "k2", "metadata": {"batch": "b", "shot": true}}`,
+			string(c.jobs["k2"]))
 	})
 
 	t.Run("ListsBadRowsWithTheirLines", func(t *testing.T) {
@@ -390,8 +395,10 @@ func TestSubmitCSV(t *testing.T) {
 		require.Len(t, strings.Fields(out), 2)
 		require.Len(t, c.jobs, 2)
 		for _, says := range []string{
-			"line 4: INVALID_INPUT: This is not a submission: it has 1 cell, and the header has 3", "line 5: INVALID_INPUT: This is not a submission: priority must be a whole number",
-			"line 6: INVALID_INPUT: This is not a submission: its quotation marks are wrong", "line 7: INVALID_INPUT: This is not a submission: metadata.batch is \"other\"",
+			"line 4: INVALID_INPUT: This is not a submission: it has 1 cell, and the header has 3",
+			"line 5: INVALID_INPUT: This is not a submission: priority must be a whole number",
+			"line 6: INVALID_INPUT: This is not a submission: its quotation marks are wrong",
+			"line 7: INVALID_INPUT: This is not a submission: metadata.batch is \"other\"",
 			"line 8: INVALID_INPUT: This is not a submission: it is not valid UTF-8", "5 of 7 were refused",
 		} {
 			require.Contains(t, errs, says)
@@ -418,7 +425,8 @@ func TestSubmitCSV(t *testing.T) {
 			"\xff\xfep\x00":                "it is in UTF-16: save it as UTF-8 (spreadsheets call it CSV UTF-8)",
 			"p\x00r\x00":                   "it is in UTF-16: save it as UTF-8",
 			strings.Repeat("prompt,", 300): "there are 301 columns",
-			"prompt\na fox\n\"" + strings.Repeat("x\n", 1<<20): "line 3: the row is longer than 256 kB: a quotation mark may not be closed; nothing from there on was submitted",
+			"prompt\na fox\n\"" + strings.Repeat("x\n",
+				1<<20): "line 3: the row is longer than 256 kB: a quotation mark may not be closed; nothing from there on was submitted",
 		} {
 			status, _, errs := call(t, t.Context(), append(args, "--file", csvFile(t, text))...)
 
@@ -445,7 +453,9 @@ func TestBatch(t *testing.T) {
 	status, out, errs := call(t, t.Context(), append(args, "batch", "shots")...)
 
 	require.Zero(t, status, errs)
-	for _, says := range []string{"batch      shots\n", "10 jobs, and more that were not counted: 4 queued, 6 failed\n", "done        60 % ████████████████████████░", "failed     6 TIMEOUT\n", "ends       in about", server.URL + "/jobs?q=meta%3Abatch%3Dshots\n"} {
+	for _, says := range []string{"batch      shots\n", "10 jobs, and more that were not counted: 4 queued, 6 failed\n",
+		"done        60 % ████████████████████████░", "failed     6 TIMEOUT\n", "ends       in about", server.URL +
+			"/jobs?q=meta%3Abatch%3Dshots\n"} {
 		require.Contains(t, out, says)
 	}
 	_, out, _ = call(t, t.Context(), append(args, "batch", "shots", "--jq", ".failures[0].failureClass")...)

@@ -84,7 +84,8 @@ func TestSubmitInputs(t *testing.T) {
 		t.Parallel()
 
 		r, args := serve(t)
-		status, out, errs := call(t, t.Context(), append(args, "--input", "clips=@"+video, "--input", "clips=job_1", "--input", "clips=job_2.video", "--input", "sound=@"+sound, "--param", "title=x")...)
+		status, out, errs := call(t, t.Context(), append(args, "--input", "clips=@"+video, "--input", "clips=job_1", "--input",
+			"clips=job_2.video", "--input", "sound=@"+sound, "--param", "title=x")...)
 
 		require.Zero(t, status, errs)
 		require.Equal(t, "job_1\n", out)

@@ -32,11 +32,14 @@ func TestCSVOfSpreadsheets(t *testing.T) {
 		for _, cell := range []string{"7", "007", "1.10", "1e3", "TRUE", "true", "null", "[1]", "{}", "2026-01-02", "12:30", "1,5", "50%"} {
 			quoted := `"` + cell + `"`
 			requireJobs(t, csvFile(t, "prompt,idempotencyKey,params.style,params.other\nfox,k,"+quoted+",1\n"),
-				map[string]string{"k": `{"prompt":"fox","model":"testcard","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"style":"` + cell + `","other":1}}`})
+				map[string]string{"k": `{"prompt":"fox","model":"testcard","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"style":"` + cell +
+					`","other":1}}`})
 			requireJobs(t, csvFile(t, "prompt,idempotencyKey,params.code\nfox,k,"+quoted+"\n"),
-				map[string]string{"k": `{"prompt":"fox","model":"ltx","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"code":"` + cell + `"}}`}, "--model", "ltx")
+				map[string]string{"k": `{"prompt":"fox","model":"ltx","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"code":"` + cell + `"}}`},
+				"--model", "ltx")
 			requireJobs(t, csvFile(t, "model,prompt,idempotencyKey,params.code\n best ,fox,k,"+quoted+"\n"),
-				map[string]string{"k": `{"prompt":"fox","model":"best","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"code":"` + cell + `"}}`})
+				map[string]string{"k": `{"prompt":"fox","model":"best","idempotencyKey":"k","metadata":{"batch":"b"},"params":{"code":"` + cell +
+					`"}}`})
 		}
 	})
 
@@ -76,7 +79,8 @@ func TestCSVOfSpreadsheets(t *testing.T) {
 			"1;x;1;2;y;z": "it has 8 cells, and the header has 7",
 		} {
 			_, args := serveCounter(t)
-			file := csvFile(t, "sep=;\nprompt;model;params.guidance;metadata.note;params.fps;priority;\nfox;ltx;"+cell+strings.Repeat(";", max(0, 4-strings.Count(cell, ";")))+"\n")
+			file := csvFile(t, "sep=;\nprompt;model;params.guidance;metadata.note;params.fps;priority;\nfox;ltx;"+cell+
+				strings.Repeat(";", max(0, 4-strings.Count(cell, ";")))+"\n")
 
 			status, _, errs := call(t, t.Context(), append(args, "--file", file)...)
 
@@ -144,7 +148,8 @@ func TestJQ(t *testing.T) {
 
 	t.Run("IsCheckedBeforeAnythingIsDone", func(t *testing.T) {
 		t.Parallel()
-		for _, command := range []string{"doctor", "migrate", "keys bootstrap", "members bootstrap ana@example.com", "watch job_1", "simulate normal-day"} {
+		for _, command := range []string{"doctor", "migrate", "keys bootstrap", "members bootstrap ana@example.com", "watch job_1",
+			"simulate normal-day"} {
 			status, out, errs := call(t, t.Context(), append(strings.Fields(command), "--jq", ".[")...)
 
 			require.NotZero(t, status, command)
@@ -176,10 +181,12 @@ func TestParamFlags(t *testing.T) {
 			for _, value := range []string{"7", "1.10", "007", "true", "null", "[1]", "1e3"} {
 				c, args := serveCounter(t)
 
-				status, _, errs := call(t, t.Context(), append(args, "--prompt", "x", "--model", model, "--param", param+"="+value, "--param", "seed=7", "--idempotency-key", "k")...)
+				status, _, errs := call(t, t.Context(), append(args, "--prompt", "x", "--model", model, "--param", param+"="+value, "--param", "seed=7",
+					"--idempotency-key", "k")...)
 
 				require.Zero(t, status, errs)
-				require.JSONEq(t, `{"prompt":"x","model":"`+model+`","idempotencyKey":"k","params":{"`+param+`":"`+value+`","seed":7}}`, string(c.jobs["one"]))
+				require.JSONEq(t, `{"prompt":"x","model":"`+model+`","idempotencyKey":"k","params":{"`+param+`":"`+value+`","seed":7}}`,
+					string(c.jobs["one"]))
 			}
 		}
 	})

@@ -36,7 +36,8 @@ func TestWebhooksCommand(t *testing.T) {
 	const delivery = `{"id": "whd_1", "jobId": "job_1", "run": 1, "eventId": "evt_1", "event": "job.failed", "url": "https://example.com/", "attempts": 2,
 		"delivered": false, "lastStatusCode": 500, "lastError": "The endpoint responded with status 500.", "nextAttemptAt": "2026-01-31T12:00:00Z",
 		"createdAt": "2026-01-31T12:00:00Z", "deliveredAt": null, "tries": []}`
-	taken := strings.NewReplacer(`"delivered": false`, `"delivered": true`, `"nextAttemptAt": "2026-01-31T12:00:00Z"`, `"nextAttemptAt": null`).Replace(delivery)
+	taken := strings.NewReplacer(`"delivered": false`, `"delivered": true`, `"nextAttemptAt": "2026-01-31T12:00:00Z"`,
+		`"nextAttemptAt": null`).Replace(delivery)
 	for name, c := range map[string]struct {
 		args     []string
 		data     string
@@ -48,19 +49,24 @@ func TestWebhooksCommand(t *testing.T) {
 			[]string{"create", "https://example.com/", "--openai", "--events", "video.failed"},
 			`{"createWebhookEndpoint": {"secret": "whsec_1", "endpoint": ` + endpoint + `}}`, []string{"whk_1", "whsec_1"}, "format", "OPENAI",
 		},
-		"list":   {[]string{"list"}, `{"webhookEndpoints": [` + endpoint + `]}`, []string{"whk_1", "disabled: The endpoint responded with status 410 Gone."}, "", nil},
-		"rotate": {[]string{"rotate", "whk_1"}, `{"rotateWebhookSecret": {"secret": "whsec_2", "endpoint": ` + endpoint + `}}`, []string{"whsec_2"}, "id", "whk_1"},
+		"list": {[]string{"list"}, `{"webhookEndpoints": [` + endpoint + `]}`,
+			[]string{"whk_1", "disabled: The endpoint responded with status 410 Gone."}, "", nil},
+		"rotate": {[]string{"rotate", "whk_1"}, `{"rotateWebhookSecret": {"secret": "whsec_2", "endpoint": ` + endpoint + `}}`,
+			[]string{"whsec_2"}, "id", "whk_1"},
 		"rotate the account's": {
 			[]string{"rotate", "--account"}, `{"rotateAccountWebhookSecret": "whsec_3"}`, []string{"whsec_3"}, "", nil,
 		},
-		"delete":  {[]string{"delete", "whk_1"}, `{"deleteWebhookEndpoint": "whk_1"}`, []string{"whk_1"}, "id", "whk_1"},
-		"disable": {[]string{"disable", "whk_1", "--yes"}, `{"disableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1 is disabled"}, "id", "whk_1"},
-		"enable":  {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
+		"delete": {[]string{"delete", "whk_1"}, `{"deleteWebhookEndpoint": "whk_1"}`, []string{"whk_1"}, "id", "whk_1"},
+		"disable": {[]string{"disable", "whk_1", "--yes"}, `{"disableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1 is disabled"}, "id",
+			"whk_1"},
+		"enable": {[]string{"enable", "whk_1"}, `{"enableWebhookEndpoint": ` + endpoint + `}`, []string{"whk_1"}, "id", "whk_1"},
 		"deliveries": {
-			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery + `}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
+			[]string{"deliveries", "--failed"}, `{"webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + delivery +
+				`}], "pageInfo": {"hasNextPage": true, "endCursor": "c"}}}`,
 			[]string{"whd_1", "will be retried: The endpoint responded with status 500.", "--after c"}, "failedOnly", true,
 		},
-		"test": {[]string{"test", "whk_1"}, `{"sendTestWebhook": ` + delivery + `, "webhookDeliveries": {"edges": [{"cursor": "c", "node": ` + taken + `}], "pageInfo": {}}}`,
+		"test": {[]string{"test", "whk_1"}, `{"sendTestWebhook": ` + delivery + `, "webhookDeliveries": {"edges": [{"cursor": "c", "node": ` +
+			taken + `}], "pageInfo": {}}}`,
 			[]string{"whd_1: delivered"}, "endpointId", "whk_1"},
 		"redeliver": {[]string{"redeliver", "whd_1"}, `{"redeliverWebhook": ` + delivery + `}`, []string{"whd_1"}, "deliveryId", "whd_1"},
 	} {

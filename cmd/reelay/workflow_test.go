@@ -62,7 +62,8 @@ func (s *screeningRoom) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "requestInputUpload":
 		s.uploads++
-		answer = fmt.Sprintf(`{"requestInputUpload": {"artifactId": "art_%d", "target": {"url": "/put", "method": "PUT", "headers": {}}}}`, s.uploads)
+		answer = fmt.Sprintf(`{"requestInputUpload": {"artifactId": "art_%d", "target": {"url": "/put", "method": "PUT", "headers": {}}}}`,
+			s.uploads)
 	case "submitWorkflow":
 		if s.refuse != "" {
 			fmt.Fprintf(w, `{"errors": [{"message": "There is no such artifact.", "extensions": {"code": %q}}]}`, s.refuse)
@@ -73,7 +74,8 @@ func (s *screeningRoom) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = fmt.Sprintf(`{"submitWorkflow": {"id": "wfl_%d", "name": "harbour", "status": "RUNNING", "counts": {"total": %d, "completed": 1}, "createdAt": "2026-01-31T12:00:00Z"}}`, len(s.submitted), len(s.nodes))
 	case "workflowDetail":
 		s.looks++
-		answer = fmt.Sprintf(`{"workflow": {%s, "output": {"key": "film", "job": {"id": "job_film"}}, "jobs": [%s]}}`, head, strings.Join(s.nodes, ","))
+		answer = fmt.Sprintf(`{"workflow": {%s, "output": {"key": "film", "job": {"id": "job_film"}}, "jobs": [%s]}}`, head,
+			strings.Join(s.nodes, ","))
 	case "cancelWorkflow", "retryWorkflow", "skipWorkflowJob", "overrideDependency":
 		if v := request.Variables; v.Key == "used" {
 			fmt.Fprint(w, `{"errors": [{"message": "The node film uses the result of used: skip that one, too, and first.", "extensions": {"code": "CONFLICT"}}]}`)
@@ -90,8 +92,10 @@ func (s *screeningRoom) submit(in client.SubmitWorkflowInput) {
 	s.submitted, s.nodes, s.looks = append(s.submitted, in), nil, 0
 	for i, node := range in.Jobs {
 		job, _ := json.Marshal(map[string]any{
-			"id": fmt.Sprintf("job_%d", i), "model": node.Job.Model, "status": map[bool]string{true: "FAILED", false: "RUNNING"}[s.fails && i == 0], "params": node.Job.Params, "metadata": node.Job.Metadata,
-			"failureClass": "TIMEOUT", "failureReason": "It took too long.", "waitingFor": []any{}, "progress": map[string]any{"percent": 62, "phase": "RENDERING"},
+			"id": fmt.Sprintf("job_%d", i), "model": node.Job.Model, "status": map[bool]string{true: "FAILED", false: "RUNNING"}[s.fails && i == 0],
+			"params": node.Job.Params, "metadata": node.Job.Metadata,
+			"failureClass": "TIMEOUT", "failureReason": "It took too long.", "waitingFor": []any{},
+			"progress": map[string]any{"percent": 62, "phase": "RENDERING"},
 		})
 		s.nodes = append(s.nodes, fmt.Sprintf(`{"key": %q, "after": [], "reused": false, "job": %s}`, node.Key, job))
 	}

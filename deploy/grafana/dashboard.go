@@ -33,7 +33,8 @@ func number(title, unit, expr string) panel {
 func quantiles(title, metric string) panel {
 	p := panel{title: title, unit: "s"}
 	for _, q := range [][2]string{{"0.5", "p50"}, {"0.95", "p95"}, {"0.99", "p99"}} {
-		p.queries = append(p.queries, query{"histogram_quantile(" + q[0] + ", sum by (le) (rate(" + metric + "_bucket[$__rate_interval])))", q[1]})
+		p.queries = append(p.queries, query{"histogram_quantile(" + q[0] + ", sum by (le) (rate(" + metric + "_bucket[$__rate_interval])))",
+			q[1]})
 	}
 	return p
 }
@@ -56,18 +57,23 @@ var rows = []row{
 		by("Depth", "short", "{{tier}} {{model}}", "max by (tier, model) (reelay_queue_depth)"),
 		by("Oldest wait", "s", "{{tier}}", "max by (tier) (reelay_queue_oldest_wait_seconds)"),
 		by("Time to empty", "s", "{{tier}}", "max by (tier) (reelay_estimated_drain_time_seconds)"),
-		by("Wait before the first lease, p95", "s", "{{tier}}", "histogram_quantile(0.95, sum by (le, tier) (rate(reelay_queue_wait_seconds_bucket[$__rate_interval])))"),
-		by("Wrong by, p95", "s", "{{tier}}", "histogram_quantile(0.95, sum by (le, tier) (rate(reelay_eta_error_seconds_bucket[$__rate_interval])))"),
-		by("Lag of outbox, scheduler and settler", "s", "{{__name__}}", "max by (__name__) ({__name__=~\"reelay_outbox_lag_seconds|reelay_scheduler_lag_seconds|reelay_settle_lag_seconds\"})"),
+		by("Wait before the first lease, p95", "s", "{{tier}}",
+			"histogram_quantile(0.95, sum by (le, tier) (rate(reelay_queue_wait_seconds_bucket[$__rate_interval])))"),
+		by("Wrong by, p95", "s", "{{tier}}",
+			"histogram_quantile(0.95, sum by (le, tier) (rate(reelay_eta_error_seconds_bucket[$__rate_interval])))"),
+		by("Lag of outbox, scheduler and settler", "s", "{{__name__}}",
+			"max by (__name__) ({__name__=~\"reelay_outbox_lag_seconds|reelay_scheduler_lag_seconds|reelay_settle_lag_seconds\"})"),
 		by("Dependencies that wait to be settled", "short", "dependencies", "max(reelay_unsettled_dependencies)"),
 	}},
 	{"Jobs and checkpoints", []panel{
 		quantiles("Generation", "reelay_generation_seconds"),
-		by("Generation by model, p95", "s", "{{model}} {{resolution}}", "histogram_quantile(0.95, sum by (le, model, resolution) (rate(reelay_generation_seconds_bucket[$__rate_interval])))"),
+		by("Generation by model, p95", "s", "{{model}} {{resolution}}",
+			"histogram_quantile(0.95, sum by (le, model, resolution) (rate(reelay_generation_seconds_bucket[$__rate_interval])))"),
 		quantiles("Checkpoints", "reelay_checkpoint_duration_seconds"),
 		quantiles("From lease to start", "reelay_job_start_lag_seconds"),
 		quantiles("Recovery after preemptions", "reelay_preemption_recovery_seconds"),
-		by("Slots of schedules", "cpm", "{{state}} {{cause}}", "sum by (state, cause) (rate(reelay_schedule_slots_total[$__rate_interval])) * 60"),
+		by("Slots of schedules", "cpm", "{{state}} {{cause}}",
+			"sum by (state, cause) (rate(reelay_schedule_slots_total[$__rate_interval])) * 60"),
 		quantiles("From a slot's time to its job", "reelay_schedule_fire_lag_seconds"),
 		number("Stalled jobs", "short", "max(reelay_stalled_jobs)"),
 	}},
@@ -82,12 +88,15 @@ var rows = []row{
 	{"Costs", []panel{
 		by("Cost of jobs per hour", "currencyUSD", "{{pool}}", "sum by (pool) (rate(reelay_cost_usd_total[$__rate_interval])) * 3600"),
 		by("Cost of the fleet per hour", "currencyUSD", "{{pool}}", "max by (pool) (reelay_pool_cost_usd_per_hour)"),
-		by("Work that is lost", "percentunit", "{{pool}}", "sum by (pool) (rate(reelay_wasted_gpu_seconds_total[$__rate_interval])) / (sum by (pool) (rate(reelay_gpu_seconds_total[$__rate_interval])) > 0)"),
+		by("Work that is lost", "percentunit", "{{pool}}",
+			"sum by (pool) (rate(reelay_wasted_gpu_seconds_total[$__rate_interval])) / (sum by (pool) (rate(reelay_gpu_seconds_total[$__rate_interval])) > 0)"),
 		by("GPU hours lost per day", "h", "{{pool}}", "sum by (pool) (increase(reelay_wasted_gpu_seconds_total[1d])) / 3600"),
 	}},
 	{"API and webhooks", []panel{
-		by("Requests", "reqps", "{{route}} {{code}}", "sum by (route, code) (rate(reelay_http_request_duration_seconds_count[$__rate_interval]))"),
-		by("Duration, p95", "s", "{{route}}", "histogram_quantile(0.95, sum by (le, route) (rate(reelay_http_request_duration_seconds_bucket{route!=\"stream\"}[$__rate_interval])))"),
+		by("Requests", "reqps", "{{route}} {{code}}",
+			"sum by (route, code) (rate(reelay_http_request_duration_seconds_count[$__rate_interval]))"),
+		by("Duration, p95", "s", "{{route}}",
+			"histogram_quantile(0.95, sum by (le, route) (rate(reelay_http_request_duration_seconds_bucket{route!=\"stream\"}[$__rate_interval])))"),
 		by("Webhooks", "cpm", "{{outcome}}", "sum by (outcome) (rate(reelay_webhook_deliveries_total[$__rate_interval])) * 60"),
 		by("Processes by version", "short", "{{version}} {{commit}}", "count by (version, commit) (reelay_build_info)"),
 	}},
@@ -120,9 +129,10 @@ func dashboard() object {
 		y += height
 	}
 	return object{
-		"uid": "reelay", "title": "Reelay", "tags": []string{"reelay"}, "schemaVersion": 39, "timezone": "browser", "refresh": "30s", "editable": true,
-		"time":   object{"from": "now-6h", "to": "now"},
-		"panels": panels,
+		"uid": "reelay", "title": "Reelay", "tags": []string{"reelay"}, "schemaVersion": 39, "timezone": "browser", "refresh": "30s",
+		"editable": true,
+		"time":     object{"from": "now-6h", "to": "now"},
+		"panels":   panels,
 		"templating": object{"list": []object{{
 			"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus",
 		}}},
@@ -134,7 +144,8 @@ func (p panel) model() object {
 	source := object{"type": "prometheus", "uid": "${datasource}"}
 	targets := []object{}
 	for i, q := range p.queries {
-		targets = append(targets, object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.expr, "legendFormat": q.legend, "exemplar": !p.stat})
+		targets = append(targets, object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.expr, "legendFormat": q.legend,
+			"exemplar": !p.stat})
 	}
 	kind, options := "timeseries", object{"legend": object{"displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "multi"}}
 	if p.stat {

@@ -212,7 +212,8 @@ func TestMeter(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 
-	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--workflow", "10001"}, {"--bin", "/nowhere"}, {"now"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--workflow", "10001"},
+		{"--bin", "/nowhere"}, {"now"}} {
 		_, err := parse(args)
 
 		require.Error(t, err, args)

@@ -38,7 +38,8 @@ const (
 )
 
 func newLoad(s *stack, l *ledger, met *counters, brief bool) *load {
-	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, callers: map[*tenant]caller{}, last: map[*tenant]*request{}}
+	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, callers: map[*tenant]caller{},
+		last: map[*tenant]*request{}}
 	share := 0.03
 	if brief {
 		share = 0.1

@@ -87,7 +87,8 @@ func parse(args []string) (options, error) {
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "decides the order of faults and jobs")
 	flags.Float64Var(&o.Minutes, "minutes", 5, "minutes of faults; draining and checking take extra time")
 	flags.IntVar(&o.Agents, "agents", 44, "agents to run")
-	flags.IntVar(&o.Reclaim, "reclaim", 0, "instead of faults, let 70 % of the agents be lost at once this many times, and then some with notice")
+	flags.IntVar(&o.Reclaim, "reclaim", 0,
+		"instead of faults, let 70 % of the agents be lost at once this many times, and then some with notice")
 	flags.IntVar(&o.Nodes, "workflow", 200, "nodes of the workflow that runs besides; 0: none")
 	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")

@@ -95,7 +95,8 @@ func (s *soak) recoveries(ctx context.Context) ([]*recovery, error) {
 					noticed.explain(s, m.instance+", job "+a.Job, m.notice, a.NextLease)
 				}
 			}
-			if m.killed.IsZero() || !m.notice.IsZero() || !a.LeasedAt.Before(m.killed) || !a.EndedAt.After(m.killed) || a.NextLease.Before(m.killed) {
+			if m.killed.IsZero() || !m.notice.IsZero() || !a.LeasedAt.Before(m.killed) || !a.EndedAt.After(m.killed) ||
+				a.NextLease.Before(m.killed) {
 				continue
 			}
 			took := a.NextLease.Sub(m.killed)

@@ -99,7 +99,8 @@ func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 	for _, group := range [][]*process{{s.stack.postgres}, s.stack.apis, s.stack.controls} {
 		for _, o := range common(group) {
 			if o.until.Sub(o.from) > noted && !overlaps(gaps, o.from, o.until) {
-				v.Breaches = append(v.Breaches, fmt.Sprintf("%s was away from %s to %s, but no gap was recorded", group[0].name, o.from.UTC(), o.until.UTC()))
+				v.Breaches = append(v.Breaches, fmt.Sprintf("%s was away from %s to %s, but no gap was recorded", group[0].name, o.from.UTC(),
+					o.until.UTC()))
 			}
 		}
 	}
@@ -115,7 +116,8 @@ func (s *soak) askGaps(ctx context.Context, v *verdict) error {
 			return fmt.Errorf("ask for leases taken after a gap: %w", err)
 		}
 		for _, id := range taken {
-			v.Breaches = append(v.Breaches, fmt.Sprintf("attempt %s was reaped within a lease of the gap that ended at %s", id, end.Format(time.RFC3339)))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("attempt %s was reaped within a lease of the gap that ended at %s", id,
+				end.Format(time.RFC3339)))
 		}
 	}
 	return nil
@@ -129,7 +131,8 @@ func (s *soak) compare(v *verdict, r *request, found []finished) {
 		v.Accepted++
 	}
 	if len(r.ids) > 1 || len(found) > 1 {
-		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: responses name %v, but there are %d jobs", r.N, sortedKeys(r.ids), len(found)))
+		v.Duplicated = append(v.Duplicated, fmt.Sprintf("request %d: responses name %v, but there are %d jobs", r.N, sortedKeys(r.ids),
+			len(found)))
 	}
 	for id := range r.ids {
 		bare := strings.TrimPrefix(id, "job_")

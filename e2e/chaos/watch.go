@@ -110,7 +110,8 @@ func (w *watcher) lookAtGaps(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var rows []struct{ Began, Ended time.Time }
-	err := w.stack.db.NewRaw("SELECT gap_began_at AS began, gap_ended_at AS ended FROM presence WHERE gap_ended_at IS NOT NULL").Scan(ctx, &rows)
+	err := w.stack.db.NewRaw("SELECT gap_began_at AS began, gap_ended_at AS ended FROM presence WHERE gap_ended_at IS NOT NULL").Scan(ctx,
+		&rows)
 	if err != nil {
 		return
 	}

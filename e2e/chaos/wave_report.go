@@ -26,7 +26,9 @@ func (r *report) judgeWaves() {
 	}
 	for _, w := range r.Waves {
 		if most := float64(reclaimInterval + saveSteps); w.WorkLost.Max > most {
-			r.Failures = append(r.Failures, fmt.Sprintf("%s: a job lost the work of %.1f s, more than the %g s between two checkpoints and their saving", w.Name, w.WorkLost.Max, most))
+			r.Failures = append(r.Failures,
+				fmt.Sprintf("%s: a job lost the work of %.1f s, more than the %g s between two checkpoints and their saving", w.Name, w.WorkLost.Max,
+					most))
 		}
 	}
 }
@@ -41,8 +43,10 @@ func (r *report) printWaves(out io.Writer) {
 	fmt.Fprintf(w, "| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t| ---\t|\n")
 	for _, v := range r.Waves {
 		pair := func(n int, a, b float64) string { return seconds(n, a) + " / " + seconds(n, b) }
-		fmt.Fprintf(w, "| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %s\t| %s\t| %d\t| %d / %d\t|\n", v.Name, v.Gone, v.Interrupted, v.Resumed, v.Again, v.Over,
-			pair(v.WorkLost.N, v.WorkLost.P50, v.WorkLost.Max), pair(v.Running.N, v.Running.P50, v.Running.P95), pair(v.Boot.N, v.Boot.P50, v.Boot.P95),
+		fmt.Fprintf(w, "| %s\t| %d\t| %d\t| %d\t| %d\t| %d\t| %s\t| %s\t| %s\t| %d\t| %d / %d\t|\n", v.Name, v.Gone, v.Interrupted, v.Resumed,
+			v.Again, v.Over,
+			pair(v.WorkLost.N, v.WorkLost.P50, v.WorkLost.Max), pair(v.Running.N, v.Running.P50, v.Running.P95),
+			pair(v.Boot.N, v.Boot.P50, v.Boot.P95),
 			v.RefusedStarts, v.Before, v.Peak)
 	}
 	w.Flush()

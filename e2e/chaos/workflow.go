@@ -187,7 +187,8 @@ func (s *soak) verifyGraph(ctx context.Context, v *verdict) error {
 	}
 	wrong := g.compare(rows)
 	if w.Status != models.WorkflowCompleted || w.Open != 0 || w.Failed != 0 || w.Nodes != len(g.nodes) || w.Run != 1 {
-		wrong = append(wrong, fmt.Sprintf("the workflow is %s in run %d, with %d nodes, %d open, %d failed", w.Status, w.Run, w.Nodes, w.Open, w.Failed))
+		wrong = append(wrong, fmt.Sprintf("the workflow is %s in run %d, with %d nodes, %d open, %d failed", w.Status, w.Run, w.Nodes, w.Open,
+			w.Failed))
 	}
 	v.breach("the workflow ran as its graph says", wrong, len(wrong))
 	return nil
@@ -215,7 +216,8 @@ func (g *graph) compare(rows []ran) (wrong []string) {
 		for _, at := range node.after {
 			parent := found[g.nodes[at].key]
 			if child.Began.Before(parent.CompletedAt) || child.QueuedAt.Before(parent.CompletedAt) {
-				bad(node.key, "was queued at %s and began at %s, before %s was completed at %s", child.QueuedAt, child.Began, parent.Key, parent.CompletedAt)
+				bad(node.key, "was queued at %s and began at %s, before %s was completed at %s", child.QueuedAt, child.Began, parent.Key,
+					parent.CompletedAt)
 			}
 			released = released || child.QueuedBy == parent.CompletedBy
 		}

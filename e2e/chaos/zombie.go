@@ -122,7 +122,8 @@ func (z *zombies) leaseLong(ctx context.Context, c *client.Client, worker string
 }
 
 // upload stores some meaningless bytes under a key of the attempt.
-func upload(ctx context.Context, c *client.Client, hold client.Fence, kind client.ArtifactType, contentType string) (*client.UploadedObject, error) {
+func upload(ctx context.Context, c *client.Client, hold client.Fence, kind client.ArtifactType, contentType string) (*client.UploadedObject,
+	error) {
 	data := []byte("brains, said the zombie: " + rand.Text())
 	sum, size, err := client.Checksum(bytes.NewReader(data))
 	if err != nil {
@@ -173,7 +174,8 @@ func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Fe
 			return err
 		}},
 		{"reportProgress", func(ctx context.Context) error {
-			_, err := c.ReportProgress(ctx, client.ProgressInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Percent: 99, Phase: client.PhaseRendering})
+			_, err := c.ReportProgress(ctx, client.ProgressInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Percent: 99,
+				Phase: client.PhaseRendering})
 			return err
 		}},
 		{"requestUpload", func(ctx context.Context) error {
@@ -181,7 +183,8 @@ func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Fe
 			return err
 		}},
 		{"commitCheckpoint", func(ctx context.Context) error {
-			_, err := c.CommitCheckpoint(ctx, client.CommitCheckpointInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Object: *object, Step: 1, Percent: 1})
+			_, err := c.CommitCheckpoint(ctx, client.CommitCheckpointInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken,
+				Object: *object, Step: 1, Percent: 1})
 			return err
 		}},
 		{"completeJob", func(ctx context.Context) error {
@@ -189,7 +192,8 @@ func (z *zombies) comeBack(ctx context.Context, c *client.Client, hold client.Fe
 			return err
 		}},
 		{"failJob", func(ctx context.Context) error {
-			_, err := c.FailJob(ctx, client.FailJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken, Class: client.FailureClassInvalidInput, Message: "brains"})
+			_, err := c.FailJob(ctx, client.FailJobInput{AttemptId: hold.AttemptID, FencingToken: hold.FencingToken,
+				Class: client.FailureClassInvalidInput, Message: "brains"})
 			return err
 		}},
 		{"releaseJob", func(ctx context.Context) error {

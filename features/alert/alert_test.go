@@ -33,7 +33,8 @@ func watch(t *testing.T, lasting time.Duration, routes ...*alert.Route) *watched
 	rule := config.Rule("outbox-lag")
 	rule.For = lasting
 	config.Rules = []*alert.Rule{rule}
-	return &watched{s, &alert.Evaluator{DB: s.DB, History: &history.Timeline{DB: s.DB}, Config: config}, &alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, models.RoleOperator)}
+	return &watched{s, &alert.Evaluator{DB: s.DB, History: &history.Timeline{DB: s.DB}, Config: config},
+		&alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, models.RoleOperator)}
 }
 
 func (w *watched) pass(t *testing.T) int {
@@ -48,7 +49,8 @@ func (w *watched) lag(t *testing.T, seconds int) {
 	t.Helper()
 	w.Exec(t, "DELETE FROM outbox")
 	if seconds > 0 {
-		w.Exec(t, "INSERT INTO outbox (kind, payload, created_at) VALUES ('job.ready', '{}', clock_timestamp() - make_interval(secs => ?))", seconds)
+		w.Exec(t, "INSERT INTO outbox (kind, payload, created_at) VALUES ('job.ready', '{}', clock_timestamp() - make_interval(secs => ?))",
+			seconds)
 	}
 }
 

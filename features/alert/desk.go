@@ -124,7 +124,8 @@ func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minut
 	lasts := time.Duration(minutes) * time.Minute
 	switch {
 	case rule != "" && d.Config.Rule(rule) == nil:
-		return nil, apierror.Invalid("rule", "There is no rule %q. Leave rule out for all, or name one of the list of rules.", text.Clip(rule, 64))
+		return nil, apierror.Invalid("rule", "There is no rule %q. Leave rule out for all, or name one of the list of rules.",
+			text.Clip(rule, 64))
 	case minutes < 1 || minutes > int(maxSilence.Minutes()):
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxSilence.Minutes())
 	case !text.Valid(reason, 1, lease.MaxMessageBytes):

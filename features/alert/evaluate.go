@@ -113,7 +113,8 @@ func (e *Evaluator) apply(ctx context.Context, tx bun.Tx, s *State, now time.Tim
 
 // follow brings the open alert of a rule up to date, and opens one if the condition begins to
 // hold. a is nil if there is none. event is what happened, or "".
-func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Alert, s *State, now time.Time) (event models.NoticeEvent, err error) {
+func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Alert, s *State, now time.Time) (event models.NoticeEvent,
+	err error) {
 	if r.Off {
 		if a == nil {
 			return "", nil

@@ -78,7 +78,8 @@ func (n *Sender) send(ctx context.Context, notice *models.Notice) error {
 
 func (n *Sender) compose(ctx context.Context, notice *models.Notice) (*message, error) {
 	if notice.Event == models.NoticeDigest {
-		return &message{ID: string(notice.ID), Event: notice.Event, At: notice.CreatedAt, Title: "Reelay: the last 24 hours", Body: notice.Body, Link: n.Desk.URL + "/overview"}, nil
+		return &message{ID: string(notice.ID), Event: notice.Event, At: notice.CreatedAt, Title: "Reelay: the last 24 hours", Body: notice.Body,
+			Link: n.Desk.URL + "/overview"}, nil
 	}
 	a, err := models.GetAlert(ctx, n.db(), notice.AlertID)
 	if err != nil {

@@ -173,7 +173,8 @@ func TestNotify(t *testing.T) {
 		t.Cleanup(slow.Close)
 		t.Cleanup(func() { close(hangs) })
 		url, calls := receiver(t, http.StatusOK)
-		w := watch(t, 0, &alert.Route{Name: "a-hangs", Slack: &alert.Slack{URL: slow.URL}}, &alert.Route{Name: "b-works", Slack: &alert.Slack{URL: url}})
+		w := watch(t, 0, &alert.Route{Name: "a-hangs", Slack: &alert.Slack{URL: slow.URL}},
+			&alert.Route{Name: "b-works", Slack: &alert.Slack{URL: url}})
 		w.lag(t, 90)
 		w.pass(t)
 
@@ -188,7 +189,8 @@ func TestNotify(t *testing.T) {
 		<-done
 
 		var due int
-		require.NoError(t, w.DB.NewRaw("SELECT count(*) FROM alert_notices WHERE next_at IS NOT NULL AND route = 'a-hangs'").Scan(t.Context(), &due))
+		require.NoError(t, w.DB.NewRaw("SELECT count(*) FROM alert_notices WHERE next_at IS NOT NULL AND route = 'a-hangs'").Scan(t.Context(),
+			&due))
 		require.Equal(t, 1, due, "another process tries again")
 	})
 
@@ -198,7 +200,8 @@ func TestNotify(t *testing.T) {
 		var now time.Time
 		w := watch(t, 0, &alert.Route{Name: "team", Slack: &alert.Slack{URL: url}})
 		require.NoError(t, w.DB.NewRaw("SELECT clock_timestamp()").Scan(t.Context(), &now))
-		config, err := alert.Read("alerts.yaml", []byte("routes: [{name: team, slack: {url: '"+url+"'}}]\ndigest: {at: '00:00', routes: [team], zone: "+zoneAt(now, 3)+"}"))
+		config, err := alert.Read("alerts.yaml", []byte("routes: [{name: team, slack: {url: '"+url+
+			"'}}]\ndigest: {at: '00:00', routes: [team], zone: "+zoneAt(now, 3)+"}"))
 		require.NoError(t, err)
 		w.desk.Config = config
 		notifier := &alert.Sender{Desk: w.desk, History: &history.Timeline{DB: w.DB}}
@@ -252,14 +255,16 @@ rules:
 		"MissingVariable": {"routes: [{name: a, slack: {url: '${ALERT_TEST_MISSING}'}}]", "the environment has no ALERT_TEST_MISSING"},
 		"BadSecret":       {"routes: [{name: a, webhook: {url: 'https://x', secret: 'hunter2'}}]", "whsec_"},
 		"BadSeverity":     {"routes: [{name: a, severities: [P0], slack: {url: 'https://x'}}]", "P1, P2 and P3"},
-		"PlainPassword":   {"routes: [{name: a, smtp: {address: 'x:25', from: a@b.c, to: [a@b.c], username: u, password: hunter2, tls: 'off'}}]", "only sent over TLS"},
-		"BadMail":         {"routes: [{name: a, smtp: {address: 'x:25', from: \"a@b.c\\r\\nBcc: x\", to: [a@b.c]}}]", "mail addresses"},
-		"UnknownRule":     {"rules: {nothing: {threshold: 1}}", "no rule nothing"},
-		"NegativeFor":     {"rules: {queue-depth: {forMinutes: -1}}", "0 to 1440"},
-		"BadZone":         {"routes: [{name: a, slack: {url: 'https://x'}}]\ndigest: {at: '08:00', zone: Mars/Base, routes: [a]}", "zone must be"},
-		"BadTime":         {"routes: [{name: a, slack: {url: 'https://x'}}]\ndigest: {at: '25:00', routes: [a]}", "such as 08:00"},
-		"UnknownRoute":    {"digest: {at: '08:00', routes: [b]}", "no route b"},
-		"UnknownField":    {"roots: []", "roots"},
+		"PlainPassword": {"routes: [{name: a, smtp: {address: 'x:25', from: a@b.c, to: [a@b.c], username: u, password: hunter2, tls: 'off'}}]",
+			"only sent over TLS"},
+		"BadMail":     {"routes: [{name: a, smtp: {address: 'x:25', from: \"a@b.c\\r\\nBcc: x\", to: [a@b.c]}}]", "mail addresses"},
+		"UnknownRule": {"rules: {nothing: {threshold: 1}}", "no rule nothing"},
+		"NegativeFor": {"rules: {queue-depth: {forMinutes: -1}}", "0 to 1440"},
+		"BadZone": {"routes: [{name: a, slack: {url: 'https://x'}}]\ndigest: {at: '08:00', zone: Mars/Base, routes: [a]}",
+			"zone must be"},
+		"BadTime":      {"routes: [{name: a, slack: {url: 'https://x'}}]\ndigest: {at: '25:00', routes: [a]}", "such as 08:00"},
+		"UnknownRoute": {"digest: {at: '08:00', routes: [b]}", "no route b"},
+		"UnknownField": {"roots: []", "roots"},
 	} {
 		t.Run("Refuses"+name, func(t *testing.T) {
 			_, err := alert.Read("alerts.yaml", []byte(c.file))

@@ -97,7 +97,8 @@ type webhookAlert struct {
 func (w *Webhook) send(ctx context.Context, m *message) error {
 	body := webhookBody{Type: "alert." + strings.ToLower(string(m.Event)), Timestamp: m.At.UTC()}
 	if a := m.Alert; a != nil {
-		body.Data = webhookAlert{a.ID, a.Rule, a.Severity, a.Message, a.Value, a.Threshold, a.Since, a.FiredAt, a.ResolvedAt, a.AcknowledgedAt, m.Runbook}
+		body.Data = webhookAlert{a.ID, a.Rule, a.Severity, a.Message, a.Value, a.Threshold, a.Since, a.FiredAt, a.ResolvedAt, a.AcknowledgedAt,
+			m.Runbook}
 	} else {
 		body.Data = map[string]string{"title": m.Title, "text": m.Body}
 	}
@@ -137,7 +138,8 @@ func slackOf(m *message) map[string]any {
 		"text": escape(m.Title) + ": " + escape(m.Body),
 		"blocks": []any{
 			map[string]any{"type": "section", "text": map[string]any{"type": "mrkdwn", "text": said}},
-			map[string]any{"type": "context", "elements": []any{map[string]any{"type": "mrkdwn", "text": strings.Join(append(links, text.Moment(m.At.UTC(), m.At)), " · ")}}},
+			map[string]any{"type": "context", "elements": []any{map[string]any{"type": "mrkdwn",
+				"text": strings.Join(append(links, text.Moment(m.At.UTC(), m.At)), " · ")}}},
 		},
 	}
 }
@@ -166,7 +168,8 @@ func (p *PagerDuty) send(ctx context.Context, m *message) error {
 			summary = m.Title + ": " + m.Body
 		}
 		body["client"], body["client_url"] = "Reelay", m.Link
-		body["payload"] = map[string]any{"summary": clip(summary, 1024), "source": "reelay", "severity": severity, "timestamp": m.At.UTC().Format(time.RFC3339), "custom_details": details}
+		body["payload"] = map[string]any{"summary": clip(summary, 1024), "source": "reelay", "severity": severity,
+			"timestamp": m.At.UTC().Format(time.RFC3339), "custom_details": details}
 		if m.Runbook != "" {
 			body["links"] = []any{map[string]any{"href": m.Runbook, "text": "Runbook"}}
 		}
@@ -199,7 +202,8 @@ func (s *SMTP) send(ctx context.Context, m *message) error {
 	if err != nil {
 		return fmt.Errorf("the port %s is no number", port)
 	}
-	options := []mail.Option{mail.WithPort(number), mail.WithTimeout(sendTimeout), mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12})}
+	options := []mail.Option{mail.WithPort(number), mail.WithTimeout(sendTimeout),
+		mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12})}
 	switch s.TLS {
 	case "implicit":
 		options = append(options, mail.WithSSL())

@@ -58,22 +58,28 @@ func TestRank(t *testing.T) {
 		"machines that do not start stand below halts and above the rest": {attention.Facts{
 			Overview: &query.Overview{Halts: []models.Halt{{What: models.HaltSchedules, By: "ann"}}, Failing: failing, Queued: 2},
 			Pools:    []*query.PoolStatus{booting(models.NotBootingAfter, time.Time{})}, Alerts: firing("P2 queue-depth", "P1 completion"),
-		}, []string{"Schedules are halted > queue-depth", "Machines of pool spots do not start", "Jobs fail on worker h3 > completion", "No workers"}},
-		"machines that do not start explain a long queue": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter, time.Time{})}, Alerts: firing("P2 queue-depth")},
+		}, []string{"Schedules are halted > queue-depth", "Machines of pool spots do not start", "Jobs fail on worker h3 > completion",
+			"No workers"}},
+		"machines that do not start explain a long queue": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter,
+			time.Time{})}, Alerts: firing("P2 queue-depth")},
 			[]string{"Machines of pool spots do not start > queue-depth"}},
-		"a few machines may fail":   {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter-1, time.Time{})}}, nil},
-		"a paused pool starts none": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter, time.Unix(1, 0))}}, []string{"Pool spots is paused"}},
-		"nothing":                   {attention.Facts{}, nil},
+		"a few machines may fail": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter-1, time.Time{})}}, nil},
+		"a paused pool starts none": {attention.Facts{Pools: []*query.PoolStatus{booting(models.NotBootingAfter, time.Unix(1, 0))}},
+			[]string{"Pool spots is paused"}},
+		"nothing": {attention.Facts{}, nil},
 		"failures of one cause fold into it": {attention.Facts{Failures: []models.FailureSource{source}, Alerts: slo},
 			[]string{"29 http.call jobs of account acme failed for one reason > completion, slo-fast-burn, failures, slo-slow-burn, dead-letters"}},
 		"failures of many causes": {attention.Facts{Failures: []models.FailureSource{{DeadLetters: 4, All: 30}}, Alerts: slo},
 			[]string{"completion > completion, slo-fast-burn, failures, slo-slow-burn, dead-letters"}},
-		"a bad host explains failures": {attention.Facts{Overview: &query.Overview{Failing: failing}, Failures: []models.FailureSource{source}, Alerts: slo[:2]},
+		"a bad host explains failures": {attention.Facts{Overview: &query.Overview{Failing: failing}, Failures: []models.FailureSource{source},
+			Alerts: slo[:2]},
 			[]string{"Jobs fail on worker h3 > slo-slow-burn, dead-letters", "29 http.call jobs of account acme failed for one reason"}},
 		"SLO alerts stand last": {attention.Facts{
 			Overview: &query.Overview{Pauses: []models.Pause{pause}},
-			Shares:   []*models.LaneShare{flood}, Endpoints: []*models.WebhookEndpoint{{URL: "https://a.example"}}, Alerts: firing("P1 completion", "P3 webhook-failures", "P3 queue-depth", "P1 outbox-lag"),
-		}, []string{"outbox-lag > outbox-lag", "The pro lane is paused", "Account acme floods the pro lane > queue-depth", "A webhook endpoint fails > webhook-failures", "completion > completion"}},
+			Shares:   []*models.LaneShare{flood}, Endpoints: []*models.WebhookEndpoint{{URL: "https://a.example"}},
+			Alerts: firing("P1 completion", "P3 webhook-failures", "P3 queue-depth", "P1 outbox-lag"),
+		}, []string{"outbox-lag > outbox-lag", "The pro lane is paused", "Account acme floods the pro lane > queue-depth",
+			"A webhook endpoint fails > webhook-failures", "completion > completion"}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +100,8 @@ func TestCauses(t *testing.T) {
 	for range 4 {
 		s.Submit(t)
 		_, fence := s.Lease(t, worker)
-		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized, Message: "the server refused the key"})
+		_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailUnauthorized,
+			Message: "the server refused the key"})
 		require.NoError(t, err)
 	}
 	_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierPro, "", "ticket 4711")

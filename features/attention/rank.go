@@ -78,7 +78,8 @@ type family struct {
 }
 
 var families = []family{
-	{[]string{"completion", "slo-fast-burn", "failures", "slo-slow-burn", "dead-letters", "dead-letters-growing"}, []Kind{KindWorker, KindFailures}},
+	{[]string{"completion", "slo-fast-burn", "failures", "slo-slow-burn", "dead-letters", "dead-letters-growing"},
+		[]Kind{KindWorker, KindFailures}},
 	{[]string{"queue-at-maximum", "drain-time", "throughput", "pickup-time", "queue-depth", "workers-busy"},
 		[]Kind{KindHalt, KindBoot, KindProvider, KindNoWorkers, KindFlood, KindPoolAtMaximum, KindPoolPause, KindPause}},
 	{[]string{"lease-expirations", "stalled-jobs", "preemptions", "wasted-gpu"}, []Kind{KindWorker}},
@@ -99,7 +100,8 @@ func Rank(f Facts) []Cause {
 			continue
 		}
 		slices.SortStableFunc(found, func(a, b *models.Alert) int {
-			return cmp.Or(strings.Compare(string(a.Severity), string(b.Severity)), cmp.Compare(slices.Index(of.rules, a.Rule), slices.Index(of.rules, b.Rule)))
+			return cmp.Or(strings.Compare(string(a.Severity), string(b.Severity)),
+				cmp.Compare(slices.Index(of.rules, a.Rule), slices.Index(of.rules, b.Rule)))
 		})
 		if at := explains(causes, of.causes); at >= 0 {
 			causes[at].Alerts = append(causes[at].Alerts, found...)
@@ -188,7 +190,8 @@ func (f *Facts) workers() (all []Cause) {
 		if w.Quarantined(f.Now) {
 			detail += "; in quarantine"
 		}
-		all = append(all, Cause{Kind: KindWorker, Urgent: !w.Quarantined(f.Now), Title: "Jobs fail on worker " + w.InstanceID, Detail: detail, Path: "/workers/" + string(w.ID)})
+		all = append(all, Cause{Kind: KindWorker, Urgent: !w.Quarantined(f.Now), Title: "Jobs fail on worker " + w.InstanceID, Detail: detail,
+			Path: "/workers/" + string(w.ID)})
 	}
 	return all
 }
@@ -208,9 +211,11 @@ func (f *Facts) pools() (all []Cause) {
 			c.Kind, c.Urgent, c.Title = KindBoot, true, "Machines of pool "+pool.Name+" do not start"
 			c.Detail = text.Count(pool.BootFailures, "machine") + " in a row: " + pool.BootFailure
 		case pool.ProviderProblem != "":
-			c.Kind, c.Urgent, c.Title, c.Detail, c.Since = KindProvider, true, "The provider of pool "+pool.Name+" fails", pool.ProviderProblem, pool.ProviderProblemSince
+			c.Kind, c.Urgent, c.Title, c.Detail, c.Since = KindProvider, true, "The provider of pool "+pool.Name+" fails", pool.ProviderProblem,
+				pool.ProviderProblemSince
 		case f.Overview.Queued > 0 && pool.Busy+pool.Idle+pool.Booting >= pool.MaxWorkers && pool.MaxWorkers > 0 && pool.Idle == 0:
-			c.Kind, c.Title, c.Detail = KindPoolAtMaximum, "Pool "+pool.Name+" is at its limit", "of "+text.Count(pool.MaxWorkers, "worker")+", and jobs wait"
+			c.Kind, c.Title, c.Detail = KindPoolAtMaximum, "Pool "+pool.Name+" is at its limit", "of "+text.Count(pool.MaxWorkers, "worker")+
+				", and jobs wait"
 		default:
 			continue
 		}
@@ -238,7 +243,8 @@ func (f *Facts) failing() (all []Cause) {
 		if s.Accounts != 1 {
 			whose = " of " + text.Count(s.Accounts, "account")
 		}
-		all = append(all, Cause{Kind: KindFailures, Urgent: true, Title: text.Count(s.DeadLetters, s.Model+" job") + whose + " failed for one reason",
+		all = append(all, Cause{Kind: KindFailures, Urgent: true, Title: text.Count(s.DeadLetters, s.Model+" job") + whose +
+			" failed for one reason",
 			Detail: s.Reason, Path: "/dead-letters/group?cause=" + url.QueryEscape(s.Fingerprint), Since: s.Since})
 	}
 	return all
@@ -246,7 +252,8 @@ func (f *Facts) failing() (all []Cause) {
 
 func (f *Facts) pauses() (all []Cause) {
 	for _, p := range f.Overview.Pauses {
-		all = append(all, Cause{Kind: KindPause, Title: queueName(p.Lane, p.Model) + " is paused", Detail: by(p.By, p.Reason), Path: "/queues", Since: p.At})
+		all = append(all, Cause{Kind: KindPause, Title: queueName(p.Lane, p.Model) + " is paused", Detail: by(p.By, p.Reason), Path: "/queues",
+			Since: p.At})
 	}
 	return all
 }
@@ -264,7 +271,8 @@ func (f *Facts) floods() (all []Cause) {
 	for _, s := range f.Shares {
 		if s.Floods() {
 			all = append(all, Cause{Kind: KindFlood, Title: "Account " + s.Name + " floods the " + strings.ToLower(string(s.Lane)) + " lane",
-				Detail: fmt.Sprintf("with %d of its %s", s.Queued, text.Count(s.LaneQueued, "waiting job")), Path: "/queues/" + strings.ToLower(string(s.Lane))})
+				Detail: fmt.Sprintf("with %d of its %s", s.Queued, text.Count(s.LaneQueued, "waiting job")), Path: "/queues/" +
+					strings.ToLower(string(s.Lane))})
 		}
 	}
 	return all
@@ -276,8 +284,10 @@ func (f *Facts) endpoints() []Cause {
 		return nil
 	case 1:
 		e := f.Endpoints[0]
-		return []Cause{{Kind: KindEndpoint, Title: "A webhook endpoint fails", Detail: text.Count(e.FailedTries, "try") + " in a row failed: " + e.URL, Path: "/webhooks/" + string(e.ID), Since: e.FailingSince}}
+		return []Cause{{Kind: KindEndpoint, Title: "A webhook endpoint fails", Detail: text.Count(e.FailedTries, "try") + " in a row failed: " +
+			e.URL, Path: "/webhooks/" + string(e.ID), Since: e.FailingSince}}
 	default:
-		return []Cause{{Kind: KindEndpoint, Title: text.Count(n, "webhook endpoint") + " fail", Path: "/webhooks", Since: f.Endpoints[0].FailingSince}}
+		return []Cause{{Kind: KindEndpoint, Title: text.Count(n, "webhook endpoint") + " fail", Path: "/webhooks",
+			Since: f.Endpoints[0].FailingSince}}
 	}
 }

@@ -199,7 +199,8 @@ func (in *AccountInput) apply(a *models.Account) {
 		for _, limit := range []struct {
 			value     *int
 			was, will int
-		}{{&a.MaxQueued, was.MaxQueued, will.MaxQueued}, {&a.MaxRunning, was.MaxRunning, will.MaxRunning}, {&a.SubmitsPerMinute, was.SubmitsPerMinute, will.SubmitsPerMinute}} {
+		}{{&a.MaxQueued, was.MaxQueued, will.MaxQueued}, {&a.MaxRunning, was.MaxRunning, will.MaxRunning},
+			{&a.SubmitsPerMinute, was.SubmitsPerMinute, will.SubmitsPerMinute}} {
 			if *limit.value == limit.was {
 				*limit.value = limit.will
 			}

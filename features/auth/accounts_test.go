@@ -67,13 +67,15 @@ func TestUpdateAccount(t *testing.T) {
 		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{MaxQueued: new(7)})
 		require.NoError(t, err)
 
-		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{Tier: new(models.TierFree), SubmitsPerMinute: new(300)})
+		account, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{Tier: new(models.TierFree),
+			SubmitsPerMinute: new(300)})
 
 		require.NoError(t, err)
 		require.Equal(t, []int{7, 1, 300}, []int{account.MaxQueued, account.MaxRunning, account.SubmitsPerMinute})
 		log, err := s.Reader.AuditLog(t.Context(), s.Admin, string(s.Account.ID), paging.Request{First: 1})
 		require.NoError(t, err)
-		require.JSONEq(t, `{"name": "client", "before": {"tier": "ENTERPRISE", "maxRunning": 200}, "after": {"tier": "FREE", "maxRunning": 1}}`, string(log.Items[0].Payload))
+		require.JSONEq(t, `{"name": "client", "before": {"tier": "ENTERPRISE", "maxRunning": 200}, "after": {"tier": "FREE", "maxRunning": 1}}`,
+			string(log.Items[0].Payload))
 	})
 
 	t.Run("LetsOnlyAdminsAssignCritical", func(t *testing.T) {

@@ -59,7 +59,8 @@ func TestCreateKey(t *testing.T) {
 		s := jobstest.New(t)
 		at := time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 
-		key, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new", ExpiresAt: &at})
+		key, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new",
+			ExpiresAt: &at})
 
 		require.NoError(t, err)
 		require.Equal(t, at.Truncate(time.Second), key.ExpiresAt)

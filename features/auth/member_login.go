@@ -106,7 +106,8 @@ func openSession(ctx context.Context, tx bun.Tx, member *models.Member, from Vis
 	return token, principalOf(member, key).From(from.Remote).Audit(ctx, tx, action, string(session.ID), note)
 }
 
-var errNoInvitation = apierror.New(apierror.CodeNotFound, "This link is unknown, used, replaced, or older than 3 days. Ask an admin for another one.")
+var errNoInvitation = apierror.New(apierror.CodeNotFound,
+	"This link is unknown, used, replaced, or older than 3 days. Ask an admin for another one.")
 
 // Invited returns the member whom a link invites. It does not use up the link.
 func (m *Members) Invited(ctx context.Context, token string) (*models.Member, error) {

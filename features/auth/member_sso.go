@@ -145,7 +145,8 @@ func (m *Members) welcome(ctx context.Context, tx bun.Tx, who Identity) (*models
 	if validName(name) != nil {
 		name = ""
 	}
-	return insertMember(ctx, tx, jobs.Host, NewMember{Email: who.Email, Name: name, Role: m.SSO.roleOf(who.Groups), AccountID: house.ID}, who.key())
+	return insertMember(ctx, tx, jobs.Host, NewMember{Email: who.Email, Name: name, Role: m.SSO.roleOf(who.Groups), AccountID: house.ID},
+		who.key())
 }
 
 // adopt sets what the provider decides: the role, and that there is no password.

@@ -124,7 +124,8 @@ func (m *Members) Create(ctx context.Context, p jobs.Principal, in NewMember) (i
 
 // insertMember writes a new member, in the name of p.
 func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember, subject string) (*models.Member, error) {
-	member := &models.Member{ID: models.NewMemberID(), AccountID: in.AccountID, Email: normalEmail(in.Email), Name: strings.TrimSpace(in.Name), Role: in.Role, Subject: subject}
+	member := &models.Member{ID: models.NewMemberID(), AccountID: in.AccountID, Email: normalEmail(in.Email), Name: strings.TrimSpace(in.Name),
+		Role: in.Role, Subject: subject}
 	if member.Name == "" {
 		member.Name, _, _ = strings.Cut(member.Email, "@")
 	}
@@ -268,7 +269,8 @@ func isSelf(p jobs.Principal, id models.MemberID) bool { return p.Member != nil 
 // and reads the caller's rights again under that lock: of two admins who disable each other at
 // once, the second is refused, so one always remains.
 func (m *Members) change(
-	ctx context.Context, p jobs.Principal, action string, id models.MemberID, do func(context.Context, bun.Tx, *models.Member) (jobs.Payload, error),
+	ctx context.Context, p jobs.Principal, action string, id models.MemberID, do func(context.Context, bun.Tx, *models.Member) (jobs.Payload,
+		error),
 ) (member *models.Member, err error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err

@@ -39,11 +39,13 @@ func TestMember(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		invitation, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: " Ａna@Example.COM", Name: "Ana", Role: models.RoleOperator})
+		invitation, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: " Ａna@Example.COM", Name: "Ana",
+			Role: models.RoleOperator})
 		require.NoError(t, err)
 		require.Equal(t, "ana@example.com", invitation.Member.Email, "NFKC folds look-alikes")
 
-		for name, weak := range map[string]string{"short": "elevenchars", "its name": "ana@example.com", "long": strings.Repeat("x", 1<<20), "no text": "\xff" + strings.Repeat("x", 20)} {
+		for name, weak := range map[string]string{"short": "elevenchars", "its name": "ana@example.com", "long": strings.Repeat("x", 1<<20),
+			"no text": "\xff" + strings.Repeat("x", 20)} {
 			_, err = s.Members.Accept(t.Context(), invitation.Token, weak, visitor)
 			requireCode(t, apierror.CodeInvalidInput, err, name)
 		}
@@ -206,11 +208,13 @@ func TestMemberLogIn(t *testing.T) {
 func TestSingleSignOn(t *testing.T) {
 	t.Parallel()
 
-	ana := auth.Identity{Issuer: "https://id.example", Subject: "1", Email: "Ana@example.com", EmailVerified: true, Name: "Ana", Groups: []string{"staff", "ops"}}
+	ana := auth.Identity{Issuer: "https://id.example", Subject: "1", Email: "Ana@example.com", EmailVerified: true, Name: "Ana",
+		Groups: []string{"staff", "ops"}}
 	stack := func(t *testing.T) *jobstest.Stack {
 		s := jobstest.New(t)
 		s.Members.SSO = auth.SSOPolicy{
-			Roles: map[string]models.Role{"ops": models.RoleOperator, "staff": models.RoleViewer}, Domains: []string{"example.com"}, Account: "house",
+			Roles: map[string]models.Role{"ops": models.RoleOperator, "staff": models.RoleViewer}, Domains: []string{"example.com"},
+			Account: "house",
 		}
 		return s
 	}

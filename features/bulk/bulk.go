@@ -175,7 +175,8 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 	case r.Action == models.BulkSetPriority && r.Priority == nil:
 		return nil, apierror.Invalid("priority", "SET_PRIORITY needs the priority to set.")
 	case r.Priority != nil && (*r.Priority < -submit.MaxPriority || *r.Priority > submit.MaxPriority):
-		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -submit.MaxPriority, submit.MaxPriority, *r.Priority)
+		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -submit.MaxPriority, submit.MaxPriority,
+			*r.Priority)
 	case !text.Valid(r.Key, 0, maxRequestKey):
 		return nil, apierror.Invalid("idempotencyKey", "idempotencyKey may have %d printable characters.", maxRequestKey)
 	case op.PerMinute < 1 || op.PerMinute > maxPerMinute:

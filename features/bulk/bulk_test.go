@@ -170,7 +170,8 @@ func TestBulk(t *testing.T) {
 		require.LessOrEqual(t, slices.Index(acted, own.ID), 20, "it waits for one turn of the other account")
 		require.False(t, jobstest.BulkOperation(t, s, late.ID).FinishedAt.IsZero())
 		shares := 0
-		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM bulk_operations WHERE done > 0 AND account_id = ?", s.Client.AccountID).Scan(t.Context(), &shares))
+		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM bulk_operations WHERE done > 0 AND account_id = ?",
+			s.Client.AccountID).Scan(t.Context(), &shares))
 		require.Equal(t, 9, shares, "the operations of an account take turns, too")
 	})
 
@@ -233,7 +234,8 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, done, worker, fence := jobstest.Leased(t)
-		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence,
+			lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
 		require.NoError(t, err)
 		s.Submit(t)
 		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})
@@ -351,7 +353,8 @@ func TestBulk(t *testing.T) {
 			op.ID: stranger, operators.ID: colleague, models.NewBulkID(): s.Admin, "bulk_1": s.Admin, "": s.Admin,
 		} {
 			before := s.Dump(t)
-			for _, call := range []func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){s.Bulk.Get, s.Bulk.Pause, s.Bulk.Resume} {
+			for _, call := range []func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){s.Bulk.Get, s.Bulk.Pause,
+				s.Bulk.Resume} {
 				_, err := call(t.Context(), p, id)
 				jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			}
@@ -464,7 +467,8 @@ func TestBulkVerbs(t *testing.T) {
 		require.False(t, s.Reload(t, over.ID).DeletedAt.IsZero())
 		require.Equal(t, models.TierBatch, s.Reload(t, waiting.ID).Lane)
 		for _, r := range []bulk.Request{
-			{Action: models.BulkSetPriority}, {Action: models.BulkSetPriority, Priority: new(101)}, {Action: models.BulkSetPriority, Priority: new(-101)},
+			{Action: models.BulkSetPriority}, {Action: models.BulkSetPriority, Priority: new(101)},
+			{Action: models.BulkSetPriority, Priority: new(-101)},
 			{Action: models.BulkCancel, Priority: new(0)},
 		} {
 			_, err := s.Bulk.Start(t.Context(), s.Admin, r)

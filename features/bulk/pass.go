@@ -254,7 +254,8 @@ func later(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apier
 // faulty moves an item behind the others after an internal error, or gives it up.
 func faulty(ctx context.Context, tx bun.Tx, item *models.BulkItem) error {
 	if item.Tries++; item.Tries >= bulkTries {
-		return over(ctx, tx, item, apierror.New(apierror.CodeInternal, "This job failed because of an internal error. Operators can find it in the log."))
+		return over(ctx, tx, item, apierror.New(apierror.CodeInternal,
+			"This job failed because of an internal error. Operators can find it in the log."))
 	}
 	return models.UpdateBulkItem(ctx, tx, item)
 }

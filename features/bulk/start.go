@@ -22,7 +22,8 @@ const (
 	maxRequestKey = 200
 )
 
-var errTooManyJobs = apierror.Invalid("filter", "The filter matches or scans more than %d jobs: narrow it, for example by time of submit.", MaxBulkJobs)
+var errTooManyJobs = apierror.Invalid("filter", "The filter matches or scans more than %d jobs: narrow it, for example by time of submit.",
+	MaxBulkJobs)
 
 var (
 	notEnded = []models.JobStatus{

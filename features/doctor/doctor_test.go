@@ -175,7 +175,8 @@ func TestExamine(t *testing.T) {
 		},
 		"stuck-webhook": {
 			harm: func(w *ward) (string, []any) {
-				return "UPDATE webhook_deliveries SET id = ?, next_attempt_at = now() - interval '11 minutes' WHERE job_id = ?", []any{w.webhook, w.done}
+				return "UPDATE webhook_deliveries SET id = ?, next_attempt_at = now() - interval '11 minutes' WHERE job_id = ?",
+					[]any{w.webhook, w.done}
 			},
 			id: func(w *ward) string { return string(w.webhook) },
 		},
@@ -301,7 +302,8 @@ func TestExamine(t *testing.T) {
 		},
 		"tenancy": {
 			harm: func(w *ward) (string, []any) {
-				return "UPDATE artifacts SET account_id = (SELECT id FROM accounts WHERE id <> ?) WHERE job_id = ? AND type = 'FINAL_VIDEO'", []any{w.Account.ID, w.done}
+				return "UPDATE artifacts SET account_id = (SELECT id FROM accounts WHERE id <> ?) WHERE job_id = ? AND type = 'FINAL_VIDEO'",
+					[]any{w.Account.ID, w.done}
 			},
 		},
 		"stuck-queued": {

@@ -29,7 +29,8 @@ const (
 
 // pointers compares the objects that jobs point to with what their rows say.
 func (d *Doctor) pointers(ctx context.Context, c Checkup) (Finding, error) {
-	f := Finding{Check: "objects", Level: LevelOK, Holds: "Each checkpoint and video that a job points to is in the store, whole, with the size and checksum on its row."}
+	f := Finding{Check: "objects", Level: LevelOK,
+		Holds: "Each checkpoint and video that a job points to is in the store, whole, with the size and checksum on its row."}
 	var from models.JobID
 	for {
 		page := pointerPage

@@ -99,7 +99,8 @@ func TestBoots(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 	require.Equal(t, doctor.LevelOK, doctor.Boots(nil, now).Level)
-	f := doctor.Boots([]models.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}}, now)
+	f := doctor.Boots([]models.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}},
+		now)
 
 	require.Equal(t, doctor.LevelAdvice, f.Level)
 	require.Equal(t, "3 machines of the pool ltx in a row did not (no route to host); next attempt at 2 Jan 03:05:05 UTC.", f.Found)

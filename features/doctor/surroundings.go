@@ -79,7 +79,8 @@ func boots(broken []models.NotBootingPool, now time.Time) Finding {
 		if p.BootRetryAt.After(now) {
 			next = "next attempt at " + text.MomentToSecond(p.BootRetryAt.UTC(), now)
 		}
-		all = append(all, fmt.Sprintf("%s of the pool %s in a row did not (%s); %s", text.Count(p.Failures, "machine"), p.Name, strings.TrimSuffix(text.Printable(p.Failure), "."), next))
+		all = append(all, fmt.Sprintf("%s of the pool %s in a row did not (%s); %s", text.Count(p.Failures, "machine"), p.Name,
+			strings.TrimSuffix(text.Printable(p.Failure), "."), next))
 	}
 	return Advise("boots", "The machines of all pools start.",
 		when(len(all) > 0, "%s.", strings.Join(all, ". ")),
@@ -93,8 +94,10 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 	for _, h := range halts {
 		what := strings.ToLower(string(h.What))
 		lift = append(lift, "`reelay resume "+what+"`")
-		stopped = append(stopped, map[models.HaltTarget]string{models.HaltSchedules: "no slot of a schedule fires", models.HaltLeases: "no waiting job starts"}[h.What])
-		halted = append(halted, fmt.Sprintf("%s halted %s %s: %s", h.By, strings.ToLower(string(h.What)), text.Since(h.Since, s.Now), text.Printable(h.Reason)))
+		stopped = append(stopped, map[models.HaltTarget]string{models.HaltSchedules: "no slot of a schedule fires",
+			models.HaltLeases: "no waiting job starts"}[h.What])
+		halted = append(halted, fmt.Sprintf("%s halted %s %s: %s", h.By, strings.ToLower(string(h.What)), text.Since(h.Since, s.Now),
+			text.Printable(h.Reason)))
 	}
 	for _, a := range away {
 		absent = append(absent, fmt.Sprintf("no %s process for %s", a.Kind, text.Seconds(math.Round(a.Seconds))))
@@ -113,7 +116,8 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 			"Until an operator lifts the halt, "+strings.Join(stopped, " and ")+".",
 			"If the reason is gone, run "+strings.Join(lift, " and ")+"."),
 		Advise("outbox", "Messages leave the outbox within a minute.",
-			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages is %s old.", s.Messages, text.Seconds(math.Round(s.OldestMessage))),
+			when(s.OldestMessage > outboxLimit.Seconds(), "The oldest of %d messages is %s old.", s.Messages,
+				text.Seconds(math.Round(s.OldestMessage))),
 			"Jobs start seconds late, because only the periodic sweep finds them.",
 			"Check that control runs and that Redis answers. The log of control says what the queue refused."),
 		silent,

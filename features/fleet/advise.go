@@ -66,7 +66,8 @@ func ask(ctx context.Context, advisor Advisor, pool *models.Pool) *models.PoolAd
 	if err != nil {
 		return &models.PoolAdvice{At: time.Now(), Problem: text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes)}
 	}
-	advice := &models.PoolAdvice{At: time.Now(), PricePerHourUSD: said.PricePerHourUSD, Preempted: said.Preempted, Obtainability: said.Obtainability}
+	advice := &models.PoolAdvice{At: time.Now(), PricePerHourUSD: said.PricePerHourUSD, Preempted: said.Preempted,
+		Obtainability: said.Obtainability}
 	if said.Uptime > 0 {
 		seconds := said.Uptime.Seconds()
 		advice.UptimeSeconds = &seconds

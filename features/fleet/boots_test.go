@@ -88,7 +88,8 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 		require.Contains(t, why[job.ID][0].Message, "No suitable worker starts: 4 machines in a row failed to. The next attempt is at ")
 		require.NotContains(t, why[job.ID][0].Message, "revoked", "the cause is for operators")
 		require.Equal(t, lastLine, why[job.ID][0].Cause)
-		require.Contains(t, query.CapacityOf(job.Lane, "testcard", []*query.PoolStatus{status}, models.Capacity{}, time.Now()).Cause, "the machines of fakes do not start ("+lastLine+")")
+		require.Contains(t, query.CapacityOf(job.Lane, "testcard", []*query.PoolStatus{status}, models.Capacity{}, time.Now()).Cause,
+			"the machines of fakes do not start ("+lastLine+")")
 
 		var pauses []time.Duration
 		for range 8 {
@@ -99,7 +100,8 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 			status = round(t, s, scaler, pool)
 			pauses = append(pauses, status.BootRetryAt.Sub(status.BootPausedAt))
 		}
-		require.Equal(t, []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour, time.Hour, time.Hour}, pauses)
+		require.Equal(t, []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 32 * time.Minute, time.Hour,
+			time.Hour, time.Hour}, pauses)
 		require.Equal(t, 12, provider.Started)
 	})
 

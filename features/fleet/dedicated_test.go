@@ -114,7 +114,8 @@ func TestPoolsRefuseUnknownAccounts(t *testing.T) {
 
 	_, created := s.Pools.Create(t.Context(), s.Admin, wrong)
 	_, updated := s.Pools.Update(t.Context(), s.Admin, known.ID, wrong)
-	_, applied := apply(t, s, strings.Replace(poolsFile, "models: [testcard]", "models: [testcard]\n    accounts: ["+string(unknown)+"]", 1), false)
+	_, applied := apply(t, s, strings.Replace(poolsFile, "models: [testcard]", "models: [testcard]\n    accounts: ["+string(unknown)+"]", 1),
+		false)
 
 	for _, err := range []error{created, updated} {
 		jobstest.RequireInvalid(t, err, "accounts")
@@ -158,7 +159,8 @@ func TestDemandsOfNeeds(t *testing.T) {
 	s, _, _, spot := scaled(t, 0, 9)
 	s.Exec(t, "UPDATE pools SET price_per_hour_usd = 1")
 	safe := *spot
-	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand, 3, "elsewhere"
+	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand,
+		3, "elsewhere"
 	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
 	for _, constrained := range []func(*submit.Submission){
 		func(*submit.Submission) {},

@@ -82,7 +82,8 @@ func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Ex
 	for _, d := range plan(state) {
 		if match(d.pool) {
 			return &Explanation{
-				Pool: d.pool, At: state.now, Workers: d.have(), Desired: d.workers, Boot: d.create(), Drain: len(d.drain), Reason: d.reason, Demand: d.demand,
+				Pool: d.pool, At: state.now, Workers: d.have(), Desired: d.workers, Boot: d.create(), Drain: len(d.drain), Reason: d.reason,
+				Demand: d.demand,
 			}, nil
 		}
 	}

@@ -36,9 +36,11 @@ func TestExplain(t *testing.T) {
 		desired int
 		reason  string
 	}{
-		"LeavesOutJobsWhileLeasesAreHalted":   {"INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')", 0, "No jobs wait or run (paused and halted queues not counted)."},
-		"LeavesOutJobsOfAPausedModel":         {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'testcard', true, 'test')", 0, "No jobs wait or run (paused and halted queues not counted)."},
-		"CountsJobsWhileOtherLanesArePaused":  {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('BATCH', '', true, 'test')", 2, "2 waiting jobs need 2 workers (paused and halted queues not counted)."},
+		"LeavesOutJobsWhileLeasesAreHalted": {"INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')", 0,
+			"No jobs wait or run (paused and halted queues not counted)."},
+		"LeavesOutJobsOfAPausedModel": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'testcard', true, 'test')", 0, "No jobs wait or run (paused and halted queues not counted)."},
+		"CountsJobsWhileOtherLanesArePaused": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('BATCH', '', true, 'test')",
+			2, "2 waiting jobs need 2 workers (paused and halted queues not counted)."},
 		"CountsJobsWhileOtherModelsArePaused": {"INSERT INTO queue_pauses (lane, model, paused, changed_by) VALUES ('CRITICAL', 'other', true, 'test')", 2, "2 waiting jobs need 2 workers."},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,13 +92,16 @@ func TestPlanBootsForWhatIsExpected(t *testing.T) {
 		workers  int
 		reason   string
 	}{
-		"LittlesLaw":          {poolOf(0, 99, "m", busy, busy), pro(600, 0), 10, "2 running jobs need 2 workers; 10 workers with the forecast (600 jobs/h ± 0 %)."},
-		"ALargeErrorAddsLess": {poolOf(0, 99, "m", busy, busy), pro(600, 0.6), 4, "2 running jobs need 2 workers; 4 workers with the forecast (600 jobs/h ± 60 %)."},
-		"AnErrorAbove1":       {poolOf(0, 99, "m", busy, busy), pro(600, 2), 2, "2 running jobs need 2 workers."},
-		"RareJobsKeepNone":    {poolOf(0, 99, "m"), pro(59, 0), 0, "No jobs wait or run."},
-		"FewerThanNeeded":     {poolOf(0, 99, "m", busy, busy, busy), pro(60, 0), 3, "3 running jobs need 3 workers."},
-		"BesidePatientJobs":   {withPatient(poolOf(0, 99, "m", busy, busy), 2), pro(60, 0), 3, "2 running jobs need 2 workers; 3 workers with the forecast (60 jobs/h ± 0 %)."},
-		"TheLimitHolds":       {poolOf(0, 5, "m"), pro(600, 0), 5, "No jobs wait or run; 5 workers with the forecast (600 jobs/h ± 0 %)."},
+		"LittlesLaw": {poolOf(0, 99, "m", busy, busy), pro(600, 0), 10,
+			"2 running jobs need 2 workers; 10 workers with the forecast (600 jobs/h ± 0 %)."},
+		"ALargeErrorAddsLess": {poolOf(0, 99, "m", busy, busy), pro(600, 0.6), 4,
+			"2 running jobs need 2 workers; 4 workers with the forecast (600 jobs/h ± 60 %)."},
+		"AnErrorAbove1":    {poolOf(0, 99, "m", busy, busy), pro(600, 2), 2, "2 running jobs need 2 workers."},
+		"RareJobsKeepNone": {poolOf(0, 99, "m"), pro(59, 0), 0, "No jobs wait or run."},
+		"FewerThanNeeded":  {poolOf(0, 99, "m", busy, busy, busy), pro(60, 0), 3, "3 running jobs need 3 workers."},
+		"BesidePatientJobs": {withPatient(poolOf(0, 99, "m", busy, busy), 2), pro(60, 0), 3,
+			"2 running jobs need 2 workers; 3 workers with the forecast (60 jobs/h ± 0 %)."},
+		"TheLimitHolds": {poolOf(0, 5, "m"), pro(600, 0), 5, "No jobs wait or run; 5 workers with the forecast (600 jobs/h ± 0 %)."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,8 @@ func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *f
 		Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file},
 	})
 	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
-		Name: "ltx", Provider: gce.Name, Region: "us-central1", Zones: []string{"us-central1-a", "us-central1-b"}, GPUType: "L4", MachineType: "g2-standard-4",
+		Name: "ltx", Provider: gce.Name, Region: "us-central1", Zones: []string{"us-central1-a", "us-central1-b"}, GPUType: "L4",
+		MachineType:   "g2-standard-4",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: 2, MaxWorkers: 2, IdleSeconds: 60,
 		Settings: []byte(`{"project": "` + fakegce.Project + `", "image": "projects/test-project/global/images/i", "container": "c"}`),
 	}}

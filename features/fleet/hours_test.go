@@ -62,7 +62,8 @@ func TestHours(t *testing.T) {
 
 		for _, bad := range []string{
 			"", "always", "0 2 * * *", "0 2 * * * for", "0 2 * * for 6h UTC", "61 2 * * * for 6h UTC", "0 2 * * * for 6 UTC", "0 2 * * * for 1s UTC",
-			"0 2 * * * for 169h UTC", "0 2 * * * for -6h UTC", "0 2 * * * for 6h Berlin", "0 2 * * * for 6h Local", "@daily for 6h UTC", "TZ=UTC 0 2 * * * for 6h",
+			"0 2 * * * for 169h UTC", "0 2 * * * for -6h UTC", "0 2 * * * for 6h Berlin", "0 2 * * * for 6h Local", "@daily for 6h UTC",
+			"TZ=UTC 0 2 * * * for 6h",
 		} {
 			_, err := fleet.ParseHours(bad)
 			require.Error(t, err, bad)

@@ -48,7 +48,8 @@ func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *models.Pool, i
 	_ = json.Unmarshal(pool.Settings, &settings) // the provider checks them
 	if pool.Provider != m.Provider || pool.Region != region || len(pool.Zones) > 0 && !slices.Contains(pool.Zones, m.Zone) ||
 		settings.Project != "" && settings.Project != m.Project {
-		return apierror.Forbidden("The pool %s has no machines of %s in the project %s and the zone %s.", pool.Name, m.Provider, m.Project, m.Zone)
+		return apierror.Forbidden("The pool %s has no machines of %s in the project %s and the zone %s.", pool.Name, m.Provider, m.Project,
+			m.Zone)
 	}
 	in.Zone = m.Zone
 	err := models.UseIdentity(ctx, tx, m.Token, m.Expires)

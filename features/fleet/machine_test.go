@@ -20,7 +20,8 @@ import (
 func TestRegisterVersion(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	for version, valid := range map[string]bool{"": true, "99.0.0-rc.1+unknown": true, strings.Repeat("9", 200): true, strings.Repeat("9", 300): false, "1\n2": false, "1\x00": false} {
+	for version, valid := range map[string]bool{"": true, "99.0.0-rc.1+unknown": true, strings.Repeat("9", 200): true,
+		strings.Repeat("9", 300): false, "1\n2": false, "1\x00": false} {
 		in := fleet.Registration{
 			Provider: "static", ProviderInstanceID: "one", GPUCount: 1, Region: "here", GPUType: "L4", CapacityClass: models.CapacitySpot,
 			Models: []string{"testcard"}, AgentVersion: version,

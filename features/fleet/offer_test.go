@@ -21,7 +21,8 @@ import (
 func offering(t *testing.T, s *jobstest.Stack, gpuType string, names ...string) (jobs.Principal, *models.Worker) {
 	t.Helper()
 	w, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
-		Provider: "static", ProviderInstanceID: gpuType, GPUCount: 1, Region: "r", GPUType: gpuType, CapacityClass: models.CapacitySpot, Models: names,
+		Provider: "static", ProviderInstanceID: gpuType, GPUCount: 1, Region: "r", GPUType: gpuType, CapacityClass: models.CapacitySpot,
+		Models: names,
 	})
 	require.NoError(t, err)
 	p, err := s.Keys.Authenticate(t.Context(), secret)
@@ -70,7 +71,8 @@ func TestOfferedModels(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
-			Provider: "static", ProviderInstanceID: "a", GPUCount: 1, Region: "r", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"a\x00b"},
+			Provider: "static", ProviderInstanceID: "a", GPUCount: 1, Region: "r", GPUType: "any", CapacityClass: models.CapacitySpot,
+			Models: []string{"a\x00b"},
 		})
 		var refused *apierror.Error
 		require.ErrorAs(t, err, &refused)
@@ -91,13 +93,15 @@ func TestOfferedModels(t *testing.T) {
 
 		_, err := s.Registry.Restore(t.Context(), s.Admin, "drill")
 		require.NoError(t, err)
-		_, err = s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "own.yaml", Source: "models: [{name: own, type: x, gpuTypes: [any], timeoutSeconds: 9, gpuSecondsPerSecond: 1, params: {type: object}}]"})
+		_, err = s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "own.yaml",
+			Source: "models: [{name: own, type: x, gpuTypes: [any], timeoutSeconds: 9, gpuSecondsPerSecond: 1, params: {type: object}}]"})
 		require.NoError(t, err)
 		for _, name := range []string{"drill", "own"} {
 			job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Model, in.Params = name, nil })
 			granted := leased(t, s, p)
 			require.Equal(t, job.ID, granted.Job.ID)
-			_, err := s.Attempts.Fail(t.Context(), p, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken}, lease.Failure{Class: models.FailContentPolicy})
+			_, err := s.Attempts.Fail(t.Context(), p, lease.Fence{AttemptID: granted.Attempt.ID, Token: granted.Attempt.FencingToken},
+				lease.Failure{Class: models.FailContentPolicy})
 			require.NoError(t, err)
 		}
 	})
@@ -111,7 +115,8 @@ func TestOfferedModels(t *testing.T) {
 
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Zero(t, provider.Started)
-		require.Contains(t, s.Pools.Warnings(poolStatus(t, s, pool).Pool), "The pool runs no jobs of ltx-video: it runs on L4, L40S, A100, H100, not on T4.")
+		require.Contains(t, s.Pools.Warnings(poolStatus(t, s, pool).Pool),
+			"The pool runs no jobs of ltx-video: it runs on L4, L40S, A100, H100, not on T4.")
 
 		s.Exec(t, "UPDATE pools SET gpu_type = 'L4'")
 		require.NoError(t, scaler.Scale(t.Context()))

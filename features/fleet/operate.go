@@ -32,7 +32,8 @@ var errTerminated = apierror.Conflict("The worker is already terminated.")
 // DrainWorker asks a worker to take no more jobs. Its job may run until the deadline; then the
 // worker has half a minute to save a checkpoint and release it. DrainWorker returns CONFLICT for a
 // terminated worker.
-func (o *WorkerOperator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker, error) {
+func (o *WorkerOperator) DrainWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, deadline time.Duration) (*models.Worker,
+	error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,8 @@ const maxNotice = 120 * time.Second
 // PreemptWorker does what a cloud does to a spot machine: it gives notice, and then ends the
 // machine. It returns CONFLICT if the worker is terminated, or if this process does not have its
 // provider.
-func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker, error) {
+func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, notice time.Duration) (*models.Worker,
+	error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -123,7 +125,8 @@ func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id
 		return nil, err
 	}
 	if !o.Preempts(w) {
-		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.", w.CapacityClass, text.Clip(w.Provider, 64))
+		return nil, apierror.Conflict("Only spot machines of providers that can preempt them are preempted; this one is %s, of the provider %s.",
+			w.CapacityClass, text.Clip(w.Provider, 64))
 	}
 	// The signal contains no time: the worker learns its deadline from the drain.
 	w, err = drain(ctx, o.DB, id, lease.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
@@ -152,7 +155,8 @@ func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id
 		return nil, apierror.Conflict("The worker drains; its provider is shutting down, and ends its machine.")
 	}
 	if err != nil {
-		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider, text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
+		return nil, apierror.Conflict("The worker drains, but its provider %s could not preempt its machine: %s.", w.Provider,
+			text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 	}
 	return w, nil
 }

@@ -32,7 +32,8 @@ func (l *waitingLine) bargain(pools []*poolShare) {
 		offers = append(offers, l.offersOf(p)...)
 	}
 	slices.SortStableFunc(offers, func(a, b offer) int {
-		return cmp.Or(cmp.Compare(rank(!a.dedicated()), rank(!b.dedicated())), cmp.Compare(a.price, b.price), cmp.Compare(rank(a.later), rank(b.later)), -cmp.Compare(a.pool.pool.CapacityClass, b.pool.pool.CapacityClass))
+		return cmp.Or(cmp.Compare(rank(!a.dedicated()), rank(!b.dedicated())), cmp.Compare(a.price, b.price),
+			cmp.Compare(rank(a.later), rank(b.later)), -cmp.Compare(a.pool.pool.CapacityClass, b.pool.pool.CapacityClass))
 	})
 	for i, o := range offers {
 		if !o.later {

@@ -36,17 +36,28 @@ func TestPlanOfPrices(t *testing.T) {
 		want        [2]int
 		reason      string // of the dear one
 	}{
-		"TheCheapPoolHasRoom":        {queue: few, want: [2]int{1, 0}, reason: waits + "."},
-		"TheCheapPoolIsFull":         {queue: few, busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 0}, reason: waits + "; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
-		"TheCheapPoolIsNotEnough":    {queue: many, busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 1}, reason: "928 waiting jobs need 1 worker; 72 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
-		"OtherLanesDoNotWait":        {queue: queueOf("FREE", "m", 8, 8*60), busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 1}, reason: "8 waiting jobs need 1 worker."},
-		"AnIdleWorkerTakesThem":      {queue: few, busy: []models.WorkerStatus{busy, busy}, idle: []models.WorkerStatus{idle}, want: [2]int{2, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolOpensSoon":      {cheap: func(p *models.Pool) { p.ActiveHours = "0 17 * * * for 8h" }, queue: few, reason: waits + "; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 at 17:00 UTC instead of $0.9 per hour."},
-		"TheCheapPoolOpensTooLate":   {cheap: func(p *models.Pool) { p.ActiveHours = "0 19 * * * for 8h" }, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolIsPaused":       {cheap: func(p *models.Pool) { p.PausedAt = now }, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolIsOutOfStock":   {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "STOCKOUT" }, queue: few, reason: waits + "; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
-		"TheCheapPoolIsNotAllowed":   {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "PERMISSION" }, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheDearPoolBecomesCheap":    {cheap: func(p *models.Pool) { p.PausedAt = now }, dear: quoted(0.9, falls(2*time.Hour, 0.2), falls(3*time.Hour, 0.1), falls(7*time.Hour, 0.01)), queue: few, reason: waits + "; 8 BATCH jobs can wait for a lower price, $0.1 at 15:00 UTC instead of $0.9 per hour."},
+		"TheCheapPoolHasRoom": {queue: few, want: [2]int{1, 0}, reason: waits + "."},
+		"TheCheapPoolIsFull": {queue: few, busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 0}, reason: waits +
+			"; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
+		"TheCheapPoolIsNotEnough": {queue: many, busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 1},
+			reason: "928 waiting jobs need 1 worker; 72 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
+		"OtherLanesDoNotWait": {queue: queueOf("FREE", "m", 8, 8*60), busy: []models.WorkerStatus{busy, busy}, want: [2]int{2, 1},
+			reason: "8 waiting jobs need 1 worker."},
+		"AnIdleWorkerTakesThem": {queue: few, busy: []models.WorkerStatus{busy, busy}, idle: []models.WorkerStatus{idle}, want: [2]int{2, 1},
+			reason: "8 waiting jobs need 1 worker."},
+		"TheCheapPoolOpensSoon": {cheap: func(p *models.Pool) { p.ActiveHours = "0 17 * * * for 8h" }, queue: few, reason: waits +
+			"; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 at 17:00 UTC instead of $0.9 per hour."},
+		"TheCheapPoolOpensTooLate": {cheap: func(p *models.Pool) { p.ActiveHours = "0 19 * * * for 8h" }, queue: few, want: [2]int{0, 1},
+			reason: "8 waiting jobs need 1 worker."},
+		"TheCheapPoolIsPaused": {cheap: func(p *models.Pool) { p.PausedAt = now }, queue: few, want: [2]int{0, 1},
+			reason: "8 waiting jobs need 1 worker."},
+		"TheCheapPoolIsOutOfStock": {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "STOCKOUT" },
+			queue: few, reason: waits + "; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
+		"TheCheapPoolIsNotAllowed": {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "PERMISSION" },
+			queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
+		"TheDearPoolBecomesCheap": {cheap: func(p *models.Pool) { p.PausedAt = now },
+			dear: quoted(0.9, falls(2*time.Hour, 0.2), falls(3*time.Hour, 0.1), falls(7*time.Hour, 0.01)), queue: few, reason: waits +
+				"; 8 BATCH jobs can wait for a lower price, $0.1 at 15:00 UTC instead of $0.9 per hour."},
 		"TheDearPoolBecomesCheapest": {dear: quoted(0.9, falls(2*time.Hour, 0.1)), queue: few, reason: waits + "."},
 		"TheCheapPoolBecomesCheaper": {cheap: quoted(0.3, falls(time.Hour, 0.2)), queue: few, reason: waits + "."},
 		"TheQuoteEndsBefore": {dear: func(p *models.Pool) {
@@ -62,8 +73,10 @@ func TestPlanOfPrices(t *testing.T) {
 			quoted(0.3)(p)
 			p.MaxPricePerHourUSD = 0.29
 		}, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheDearPoolIsAboveItsLimit": {cheap: func(p *models.Pool) { p.Models = nil }, dear: func(p *models.Pool) { p.MaxPricePerHourUSD = 0.5 }, queue: queueOf("PRO", "m", 8, 8*60),
-			idle: []models.WorkerStatus{busy}, want: [2]int{0, 1}, reason: "8 waiting and 1 running job need 5 workers; its price of $0.9 per hour is above its limit of $0.5."},
+		"TheDearPoolIsAboveItsLimit": {cheap: func(p *models.Pool) { p.Models = nil }, dear: func(p *models.Pool) { p.MaxPricePerHourUSD = 0.5 },
+			queue: queueOf("PRO", "m", 8, 8*60),
+			idle:  []models.WorkerStatus{busy}, want: [2]int{0, 1},
+			reason: "8 waiting and 1 running job need 5 workers; its price of $0.9 per hour is above its limit of $0.5."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

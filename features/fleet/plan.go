@@ -148,7 +148,8 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen, waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
+		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen,
+			waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
 		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
 			d.reason += " (paused and halted queues not counted)"
@@ -492,7 +493,8 @@ func (p *poolShare) others(lane models.Tier) int {
 
 // demand returns the pool's share, with rounded numbers of jobs.
 func (p *poolShare) demand() Demand {
-	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle, Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
+	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle,
+		Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, l.of(lane))

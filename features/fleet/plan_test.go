@@ -12,7 +12,8 @@ import (
 
 // poolOf is a pool with workers in these states, and the models that it can run.
 func poolOf(least, most int, runs string, workers ...models.WorkerStatus) poolState {
-	p := poolState{pool: &models.Pool{PoolSpec: models.PoolSpec{MinWorkers: least, MaxWorkers: most, GPUType: "any", Models: strings.Fields(runs)}}}
+	p := poolState{pool: &models.Pool{PoolSpec: models.PoolSpec{MinWorkers: least, MaxWorkers: most, GPUType: "any",
+		Models: strings.Fields(runs)}}}
 	for _, status := range workers {
 		p.workers = append(p.workers, &models.Worker{Status: status})
 	}
@@ -68,21 +69,31 @@ func TestPlanOfOnePool(t *testing.T) {
 		workers int
 		reason  string
 	}{
-		"NothingWaits":                     {poolOf(0, 4, "m"), nil, 0, "No jobs wait or run."},
-		"KeepsTheMinimum":                  {poolOf(2, 4, "m", busy), nil, 2, "1 running job needs 1 worker; pool minimum is 2."},
-		"StaysBelowTheMaximum":             {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4, "4 waiting and 1 running job need 5 workers; pool maximum is 4."},
-		"CriticalJobsNeedAWorkerEach":      {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3, "3 waiting jobs need 3 workers."},
-		"EnterpriseJobsStartIn30s":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3, "10 waiting jobs need 3 workers."},
-		"NeverMoreWorkersThanJobs":         {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1, "1 waiting job needs 1 worker."},
-		"BatchJobsNeedOneWorkerTogether":   {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1, "100 waiting jobs need 1 worker."},
-		"DueJobsNeedAWorkerEach":           {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)), queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting and 1 running job need 6 workers (4 jobs without slack before the deadline)."},
-		"DueJobsComeAboveTheTarget":        {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)), queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs need 5 workers (2 jobs without slack before the deadline)."},
-		"LanesAddUp":                       {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200), queueOf("PRO", "m", 5, 240)}, 6, "10 waiting and 2 running jobs need 6 workers."},
-		"KindsOfALaneAddUpFirst":           {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1, "2 waiting jobs need 1 worker."},
+		"NothingWaits":    {poolOf(0, 4, "m"), nil, 0, "No jobs wait or run."},
+		"KeepsTheMinimum": {poolOf(2, 4, "m", busy), nil, 2, "1 running job needs 1 worker; pool minimum is 2."},
+		"StaysBelowTheMaximum": {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4,
+			"4 waiting and 1 running job need 5 workers; pool maximum is 4."},
+		"CriticalJobsNeedAWorkerEach": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3,
+			"3 waiting jobs need 3 workers."},
+		"EnterpriseJobsStartIn30s": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3,
+			"10 waiting jobs need 3 workers."},
+		"NeverMoreWorkersThanJobs": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1,
+			"1 waiting job needs 1 worker."},
+		"BatchJobsNeedOneWorkerTogether": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1,
+			"100 waiting jobs need 1 worker."},
+		"DueJobsNeedAWorkerEach": {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)),
+			queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting and 1 running job need 6 workers (4 jobs without slack before the deadline)."},
+		"DueJobsComeAboveTheTarget": {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)),
+			queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs need 5 workers (2 jobs without slack before the deadline)."},
+		"LanesAddUp": {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200),
+			queueOf("PRO", "m", 5, 240)}, 6, "10 waiting and 2 running jobs need 6 workers."},
+		"KindsOfALaneAddUpFirst": {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1,
+			"2 waiting jobs need 1 worker."},
 		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "No jobs wait or run."},
 		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "No jobs wait or run."},
-		"CountsJobsBeyondItsMaximum":       {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0, "3 waiting jobs need 1 worker; pool maximum is 0."},
-		"EmptyLanesNeedNothing":            {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "No jobs wait or run."},
+		"CountsJobsBeyondItsMaximum": {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0,
+			"3 waiting jobs need 1 worker; pool maximum is 0."},
+		"EmptyLanesNeedNothing": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "No jobs wait or run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,7 +250,8 @@ func TestPlanDrainsTheLongestIdle(t *testing.T) {
 	for i, id := range []models.WorkerID{"busy", "for 61 s", "for 90 s", "for 59 s"} {
 		p.workers[i].ID = id
 	}
-	p.workers[1].IdleSince, p.workers[2].IdleSince, p.workers[3].IdleSince = now.Add(-61*time.Second), now.Add(-90*time.Second), now.Add(-59*time.Second)
+	p.workers[1].IdleSince, p.workers[2].IdleSince, p.workers[3].IdleSince = now.Add(-61*time.Second), now.Add(-90*time.Second),
+		now.Add(-59*time.Second)
 	queues := []models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)}
 
 	all := plan(snapshot{now: now, pools: []poolState{p}})
@@ -278,7 +290,8 @@ func TestPlanOfManyPools(t *testing.T) {
 
 	t.Run("FailsOverWhileAProviderRefusesAndBack", func(t *testing.T) {
 		t.Parallel()
-		s := snapshot{now: now, queues: queues, pools: []poolState{named("cheap", 1, models.CapacitySpot, 9), named("dear", 2, models.CapacitySpot, 9)}}
+		s := snapshot{now: now, queues: queues, pools: []poolState{named("cheap", 1, models.CapacitySpot, 9),
+			named("dear", 2, models.CapacitySpot, 9)}}
 		s.pools[0].pool.PoolBackoff = models.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 2}
 
 		refused := wanted(s)

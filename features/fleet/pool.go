@@ -114,7 +114,8 @@ func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID
 }
 
 // replace writes the spec of a pool if may accepts the pool once it is locked.
-func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec, may func(*models.Pool) error) (*models.Pool, error) {
+func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec,
+	may func(*models.Pool) error) (*models.Pool, error) {
 	wanted := &models.Pool{PoolSpec: spec}
 	if err := s.admit(ctx, p, wanted); err != nil {
 		return nil, err
@@ -154,7 +155,8 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 			return err
 		}
 		if len(workers) > 0 {
-			return apierror.Conflict("The provider of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name, len(workers))
+			return apierror.Conflict("The provider of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name,
+				len(workers))
 		}
 	}
 	before := pool.PoolSpec
@@ -179,7 +181,8 @@ func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
 }
 
 // change runs a change of a pool that is locked.
-func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID, do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
+func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID,
+	do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
 	return s.changeTo(ctx, p, id, nil, do)
 }
 
@@ -260,7 +263,8 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 			return err
 		}
 		if len(workers) > 0 {
-			return apierror.Conflict("The pool %s has %s. Pause it, and delete it after they have ended.", pool.Name, text.Count(len(workers), "worker"))
+			return apierror.Conflict("The pool %s has %s. Pause it, and delete it after they have ended.", pool.Name,
+				text.Count(len(workers), "worker"))
 		}
 		if pool.DeletedAt, err = models.Now(ctx, tx); err != nil {
 			return err
@@ -293,9 +297,11 @@ func (s *Pools) check(pool *models.Pool) error {
 	check, known := s.Checks[spec.Provider]
 	switch {
 	case !poolName.MatchString(spec.Name):
-		return apierror.Invalid("name", "name must have 1 to 40 lower-case letters, digits and hyphens, begin with a letter, and not end with a hyphen: the machines are named after it.")
+		return apierror.Invalid("name",
+			"name must have 1 to 40 lower-case letters, digits and hyphens, begin with a letter, and not end with a hyphen: the machines are named after it.")
 	case !known:
-		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64), strings.Join(s.Providers(), ", "))
+		return apierror.Invalid("provider", "There is no provider %q. The providers are %s.", text.Clip(spec.Provider, 64),
+			strings.Join(s.Providers(), ", "))
 	case spec.CapacityClass != models.CapacitySpot && spec.CapacityClass != models.CapacityOnDemand:
 		return apierror.Invalid("capacityClass", "capacityClass must be SPOT or ON_DEMAND.")
 	case len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels:
@@ -386,7 +392,9 @@ func checkNumbers(spec models.PoolSpec) error {
 	case spec.WorkersPerMachine < 1 || spec.WorkersPerMachine > maxPerMachine:
 		return apierror.Invalid("workersPerMachine", "workersPerMachine must be from 1 to %d.", maxPerMachine)
 	case spec.MaxWorkers%spec.WorkersPerMachine != 0:
-		return apierror.Invalid("maxWorkers", "maxWorkers is %d: it must be a multiple of workersPerMachine, which is %d, since a machine runs that many.", spec.MaxWorkers, spec.WorkersPerMachine)
+		return apierror.Invalid("maxWorkers",
+			"maxWorkers is %d: it must be a multiple of workersPerMachine, which is %d, since a machine runs that many.", spec.MaxWorkers,
+			spec.WorkersPerMachine)
 	case spec.GPUsPerWorker < 1 || spec.GPUsPerWorker > maxPerMachine:
 		return apierror.Invalid("gpusPerWorker", "gpusPerWorker must be from 1 to %d.", maxPerMachine)
 	}
@@ -407,7 +415,8 @@ func NotScaled(pool *models.Pool) error {
 		return err
 	}
 	if pool.MinWorkers > 0 || pool.WarmWorkers > 0 {
-		return apierror.Invalid("minWorkers", "The machines of the provider %s come by themselves: minWorkers and warmWorkers must be 0.", pool.Provider)
+		return apierror.Invalid("minWorkers", "The machines of the provider %s come by themselves: minWorkers and warmWorkers must be 0.",
+			pool.Provider)
 	}
 	return nil
 }

@@ -83,7 +83,8 @@ func TestPools(t *testing.T) {
 			"models": {
 				func(p *models.PoolSpec) { p.Models = nil }, func(p *models.PoolSpec) { p.Models = []string{"nonesuch"} },
 			},
-			"tiers":                    {func(p *models.PoolSpec) { p.Tiers = []models.Tier{"GOLD"} }, func(p *models.PoolSpec) { p.Tiers = []models.Tier{"PRO", "PRO"} }},
+			"tiers": {func(p *models.PoolSpec) { p.Tiers = []models.Tier{"GOLD"} },
+				func(p *models.PoolSpec) { p.Tiers = []models.Tier{"PRO", "PRO"} }},
 			"maxWorkers":               {func(p *models.PoolSpec) { p.MaxWorkers = -1 }, func(p *models.PoolSpec) { p.MaxWorkers = 10_001 }},
 			"minWorkers":               {func(p *models.PoolSpec) { p.MinWorkers = 5 }, func(p *models.PoolSpec) { p.MinWorkers = -1 }},
 			"warmWorkers":              {func(p *models.PoolSpec) { p.WarmWorkers = 5 }},

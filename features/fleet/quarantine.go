@@ -41,7 +41,8 @@ var fatalXids = []int{48, 62, 64, 74, 79, 92, 95, 119, 120, 140}
 // QuarantineWorker quarantines a worker's host for that many minutes, 1 to 43,200 (30 days). No
 // worker on the machine gets a job, nor does one that registers there later. A running job
 // continues. Another call replaces the time and the reason.
-func (o *WorkerOperator) QuarantineWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, minutes int, reason string) (*models.Worker, error) {
+func (o *WorkerOperator) QuarantineWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, minutes int,
+	reason string) (*models.Worker, error) {
 	if minutes < 1 || minutes > int(maxQuarantine.Minutes()) {
 		return nil, apierror.Invalid("minutes", "minutes must be from 1 to %.0f.", maxQuarantine.Minutes())
 	}
@@ -67,7 +68,8 @@ func (o *WorkerOperator) ReleaseQuarantine(ctx context.Context, p jobs.Principal
 
 // quarantine changes the quarantine of a worker's host. change gets the present one, with ChangedAt
 // set to now, and reports whether it changed it.
-func (o *WorkerOperator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload, change func(*models.Quarantine) bool) (*models.Worker, error) {
+func (o *WorkerOperator) quarantine(ctx context.Context, p jobs.Principal, id models.WorkerID, action string, note jobs.Payload,
+	change func(*models.Quarantine) bool) (*models.Worker, error) {
 	if err := operates(p, id); err != nil {
 		return nil, err
 	}
@@ -150,7 +152,8 @@ func (q *Quarantiner) Pass(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("quarantine hosts: %w", err)
 	}
 	for _, b := range bad {
-		slog.WarnContext(ctx, "a host is in quarantine", "provider", b.Provider, "instance", b.InstanceID, "cause", b.Cause, "reason", b.Reason, "until", b.Until)
+		slog.WarnContext(ctx, "a host is in quarantine", "provider", b.Provider, "instance", b.InstanceID, "cause", b.Cause, "reason", b.Reason,
+			"until", b.Until)
 	}
 	for _, worker := range workers {
 		q.Notifier.Worker(ctx, worker)

@@ -213,8 +213,9 @@ func TestQuarantiner(t *testing.T) {
 		sample models.GPUSample
 		reason string // "" for no quarantine
 	}{
-		"HasAnErrorOfItsHardware":  {models.GPUSample{Index: 1, Xid: new(79)}, "GPU 1 reported XID 79, an error of its hardware."},
-		"HasMemoryErrors":          {models.GPUSample{ECCUncorrected: new(int64(2))}, "GPU 0 has had 2 memory errors that could not be corrected."},
+		"HasAnErrorOfItsHardware": {models.GPUSample{Index: 1, Xid: new(79)}, "GPU 1 reported XID 79, an error of its hardware."},
+		"HasMemoryErrors": {models.GPUSample{ECCUncorrected: new(int64(2))},
+			"GPU 0 has had 2 memory errors that could not be corrected."},
 		"HasAnErrorOfAProgramOnly": {models.GPUSample{Xid: new(31), ECCUncorrected: new(int64(0))}, ""},
 	} {
 		t.Run("QuarantinesAHostWhoseGPU"+name, func(t *testing.T) {
@@ -250,7 +251,8 @@ func TestQuarantiner(t *testing.T) {
 			provider.Running = []string{"one", "two"}
 			workers := enrol(t, s, provider, pool)
 			for _, worker := range workers {
-				s.Exec(t, `INSERT INTO worker_gpus (worker_id, gpus, sampled_at) VALUES (?, '[{"index": 0, "xid": 79}]', clock_timestamp())`, worker.WorkerID)
+				s.Exec(t, `INSERT INTO worker_gpus (worker_id, gpus, sampled_at) VALUES (?, '[{"index": 0, "xid": 79}]', clock_timestamp())`,
+					worker.WorkerID)
 			}
 
 			require.Equal(t, 2, judgeOnce(t, quarantiner(s, map[string]fleet.Provider{"fake": provider})))

@@ -56,7 +56,8 @@ func (r refusals) add(err error) {
 // worst returns the refusal with the longest pause.
 func (r refusals) worst() *refusal {
 	return slices.MaxFunc(slices.Collect(maps.Values(r)), func(a, b *refusal) int {
-		return cmp.Or(cmp.Compare(pauses[a.class].first, pauses[b.class].first), cmp.Compare(a.count, b.count), cmp.Compare(a.err.Error(), b.err.Error()))
+		return cmp.Or(cmp.Compare(pauses[a.class].first, pauses[b.class].first), cmp.Compare(a.count, b.count),
+			cmp.Compare(a.err.Error(), b.err.Error()))
 	})
 }
 

@@ -95,7 +95,8 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 		if err := started(ctx, tx, pool); err != nil {
 			return err
 		}
-		if worker.WorkerQuarantine, err = models.QuarantineOf(ctx, tx, models.Host{Provider: in.Provider, InstanceID: in.ProviderInstanceID}); err != nil {
+		if worker.WorkerQuarantine, err = models.QuarantineOf(ctx, tx,
+			models.Host{Provider: in.Provider, InstanceID: in.ProviderInstanceID}); err != nil {
 			return err
 		}
 		if booted != nil {
@@ -206,7 +207,8 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Lo
 }
 
 func (r *Registrar) validate(in *Registration) error {
-	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region, "gpuType": in.GPUType} {
+	for name, value := range map[string]string{"provider": in.Provider, "providerInstanceId": in.ProviderInstanceID, "region": in.Region,
+		"gpuType": in.GPUType} {
 		if !text.Valid(value, 1, text.MaxName) {
 			return apierror.Invalid(name, "%s must have 1 to %d printable characters.", name, text.MaxName)
 		}
@@ -250,7 +252,8 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 	}
 	cause := text.Clip(text.Printable("the API refused the registration: "+why.Message), lease.MaxMessageBytes)
 	if failed := models.RecordBootFailure(ctx, r.DB, in.Provider, in.ProviderInstanceID, in.Slot, cause); failed != nil {
-		slog.WarnContext(ctx, "the refusal of a registration could not be recorded", "machine", text.Clip(in.ProviderInstanceID, 64), "error", failed)
+		slog.WarnContext(ctx, "the refusal of a registration could not be recorded", "machine", text.Clip(in.ProviderInstanceID, 64), "error",
+			failed)
 	}
 	return err
 }
@@ -315,7 +318,8 @@ const (
 // DrainSelf records that a worker takes no more work. deadline is when it will end, or zero if it
 // does not know. DrainSelf returns INVALID_INPUT for a deadline in the past or more than a day
 // ahead.
-func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker, error) {
+func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.WorkerID, reason string, deadline time.Time) (*models.Worker,
+	error) {
 	if err := p.RequireWorker(id); err != nil {
 		return nil, err
 	}
@@ -324,7 +328,8 @@ func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.W
 		return nil, apierror.Wrap(err, "drain worker %s", id)
 	}
 	if left := deadline.Sub(now); !deadline.IsZero() && (left < -maxSkew || left > maxDrain) {
-		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(), text.MomentToSecond(now.UTC(), now))
+		return nil, apierror.Invalid("deadline", "deadline must be within the next %.0f hours; it is now %s.", maxDrain.Hours(),
+			text.MomentToSecond(now.UTC(), now))
 	}
 	return drain(ctx, r.DB, id, text.Clip(text.Printable(reason), lease.MaxMessageBytes), func(time.Time) time.Time { return deadline }, nil)
 }
@@ -354,7 +359,8 @@ func terminateWorker(ctx context.Context, db *bun.DB, n *change.Notifier, id mod
 // drain makes a worker take no more jobs. A worker that drains or has ended stays as it is. note,
 // if not nil, is called with the worker in the transaction.
 func drain(
-	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time, note func(tx bun.Tx, w *models.Worker) error,
+	ctx context.Context, db *bun.DB, id models.WorkerID, reason string, deadline func(now time.Time) time.Time,
+	note func(tx bun.Tx, w *models.Worker) error,
 ) (*models.Worker, error) {
 	var w *models.Worker
 	err := jobs.InTx(ctx, db, func(ctx context.Context, tx bun.Tx) error {

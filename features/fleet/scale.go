@@ -263,7 +263,8 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 // refuse records that the provider refused machines of a pool.
 func (s *Scaler) refuse(ctx context.Context, pool *models.Pool, refused refusals) error {
 	why := refused.worst()
-	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes), pauses[why.class].after(pool.Refusals))
+	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes),
+		pauses[why.class].after(pool.Refusals))
 }
 
 // unboot ends the workers that wait for a machine that was not created.

@@ -144,7 +144,8 @@ func TestScale(t *testing.T) {
 		require.NotNil(t, jobstest.LeaseNext(t, s, workers[0]))
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Equal(t, 3, poolStatus(t, s, pool).Idle, "they were not idle for long")
-		s.Exec(t, "UPDATE workers SET idle_since = clock_timestamp() - interval '61 seconds' WHERE id IN (?, ?)", workers[0].WorkerID, workers[2].WorkerID)
+		s.Exec(t, "UPDATE workers SET idle_since = clock_timestamp() - interval '61 seconds' WHERE id IN (?, ?)", workers[0].WorkerID,
+			workers[2].WorkerID)
 
 		require.NoError(t, scaler.Scale(t.Context()))
 

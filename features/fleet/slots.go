@@ -55,7 +55,8 @@ func bootingWorkers(pool *models.Pool, n int, now time.Time) []*models.Worker {
 // idle worker leaves.
 func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
 	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || w.Quarantined(now) || !closed && now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
+		return w.Status != models.WorkerIdle || w.Quarantined(now) || !closed &&
+			now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
 	})
 	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
 	if !closed && perMachine(p.pool) > 1 {

@@ -60,7 +60,8 @@ func TestPlanOfMachines(t *testing.T) {
 		})
 	}
 
-	reason := plan(snapshot{now: planned, pools: []poolState{machinesOf(8)}, queues: []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}})[0].reason
+	reason := plan(snapshot{now: planned, pools: []poolState{machinesOf(8)},
+		queues: []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}})[0].reason
 	require.Contains(t, reason, "A machine runs 4 workers: the scaler creates 2 machines.")
 }
 

@@ -149,11 +149,13 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > bootLimit(p.pool):
 			err = s.terminate(ctx, w, lease.Loss{Reason: "it has been lost for long"})
 		case w.Status == models.WorkerBooting && listed && i.State != InstanceEnded && age > bootLimit(p.pool):
-			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s", text.Setting(bootLimit(p.pool)), i.State))
+			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
+				text.Setting(bootLimit(p.pool)), i.State))
 		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && (!listed || i.Err != nil) && age < grace:
 			continue
 		case w.Status == models.WorkerBooting && i.Err != nil:
-			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err), "error", i.Err)
+			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err),
+				"error", i.Err)
 			refused.add(i.Err)
 			err = s.terminate(ctx, w, lease.Loss{Reason: "its machine could not be created", Blameless: true})
 		case w.Status == models.WorkerBooting && !i.Reclaimed:
@@ -193,14 +195,16 @@ func (s *Scaler) clear(ctx context.Context, p poolState, instances, seconds []In
 	}
 	for _, i := range seconds {
 		if i.Lives() && now.Sub(i.CreatedAt) > clearGrace {
-			slog.WarnContext(ctx, "there are several machines of one name: the younger one is deleted", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "zone", i.Zone)
+			slog.WarnContext(ctx, "there are several machines of one name: the younger one is deleted", "pool", p.pool.Name, "machine",
+				text.Clip(i.ID, 64), "zone", i.Zone)
 			idle = append(idle, i)
 		}
 	}
 	if len(idle) == 0 {
 		return nil, nil
 	}
-	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first", text.Clip(idle[0].ID, 64))
+	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first",
+		text.Clip(idle[0].ID, 64))
 	var failed []error
 	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
 		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))

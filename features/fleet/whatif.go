@@ -25,7 +25,8 @@ type PlanInput struct {
 
 // NewSnapshot returns a snapshot without pools.
 func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.RenderTimes, o PlanInput) *Snapshot {
-	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted, impatient: o.Impatient}
+	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted,
+		impatient: o.Impatient}
 }
 
 // Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs. The

@@ -44,7 +44,8 @@ func (y *Yielder) Yield(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("ask jobs to give way: %w", err)
 	}
 	for _, a := range asked {
-		slog.InfoContext(ctx, "a job is asked to give way", "job", a.JobID, "lane", a.Lane, "to", a.late.ID, "higher", a.late.Lane, "worker", a.Worker.ID)
+		slog.InfoContext(ctx, "a job is asked to give way", "job", a.JobID, "lane", a.Lane, "to", a.late.ID, "higher", a.late.Lane, "worker",
+			a.Worker.ID)
 		y.Notifier.Worker(ctx, a.Worker.ID)
 	}
 	return len(asked), nil

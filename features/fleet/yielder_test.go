@@ -35,7 +35,8 @@ func newCrowded(t *testing.T) *crowded {
 	_, c.fence = s.Lease(t, c.worker)
 	s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 1000 WHERE id = ?", c.batch.ID)
 	jobstest.Checkpoint(t, s, c.worker, c.fence, 7)
-	_, err := s.Attempts.ReportProgress(t.Context(), c.worker, c.fence, lease.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
+	_, err := s.Attempts.ReportProgress(t.Context(), c.worker, c.fence,
+		lease.ProgressReport{Progress: models.Progress{Percent: 20, Phase: models.PhaseRendering}})
 	require.NoError(t, err)
 	c.late = jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierPro })
 	s.Exec(t, "UPDATE jobs SET queued_at = queued_at - interval '130 s' WHERE id = ?", c.late.ID)
@@ -74,7 +75,8 @@ func TestYielder(t *testing.T) {
 		require.Equal(t, c.batch.ID, d.JobID)
 		require.WithinDuration(t, time.Now().Add(lease.YieldWithin), d.Deadline, time.Minute)
 		decision := scalingHistory(t, c.Stack, c.pool, 1)[0]
-		require.Regexp(t, `^1 running job is preempted: a PRO job has waited 2 min 1\d s \(target 2 min\), and no worker is free for it soon\.$`, decision.Reason)
+		require.Regexp(t, `^1 running job is preempted: a PRO job has waited 2 min 1\d s \(target 2 min\), and no worker is free for it soon\.$`,
+			decision.Reason)
 		require.Contains(t, string(decision.Inputs), string(c.late.ID))
 		c.RequireInvariants(t)
 	})
@@ -111,7 +113,8 @@ func TestYielder(t *testing.T) {
 				require.Len(t, granted.Checkpoints, 1)
 				require.Zero(t, c.asked(t), "nothing is late")
 			}
-			_, err := c.Attempts.Complete(t.Context(), c.worker, fence, lease.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
+			_, err := c.Attempts.Complete(t.Context(), c.worker, fence,
+				lease.Completion{Video: new(c.Upload(t, c.worker, fence, models.ArtifactFinalVideo, []byte("a video")))})
 			require.NoError(t, err)
 		}
 		c.RequireInvariants(t)
@@ -125,7 +128,8 @@ func TestYielder(t *testing.T) {
 
 		require.Equal(t, lease.DirectContinue, c.beat(t).Action)
 		require.Zero(t, c.asked(t))
-		_, err := c.Attempts.Complete(t.Context(), c.worker, c.fence, lease.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
+		_, err := c.Attempts.Complete(t.Context(), c.worker, c.fence,
+			lease.Completion{Video: new(c.Upload(t, c.worker, c.fence, models.ArtifactFinalVideo, []byte("a video")))})
 		require.NoError(t, err)
 		c.RequireInvariants(t)
 	})

@@ -132,7 +132,8 @@ func notBooting(p HeatPool) string {
 
 func (c *HeatCell) measure(f *Figures) {
 	c.Utilization, c.PreemptedShare = f.WorkerUtilization(), f.PreemptedShare()
-	c.WastedGPUHours, c.PreemptionsPerHour, c.OperatorPreemptionsPerHour = f.WastedGPUHours(), f.PreemptionsPerHour(), f.OperatorPreemptionsPerHour()
+	c.WastedGPUHours, c.PreemptionsPerHour, c.OperatorPreemptionsPerHour = f.WastedGPUHours(), f.PreemptionsPerHour(),
+		f.OperatorPreemptionsPerHour()
 	if good := f.Goodput(); good != nil {
 		c.WastedShare = new(1 - *good)
 	}
@@ -156,11 +157,14 @@ func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 	case c.broken != "" && workers == 0:
 		return Verdict{HeatAct, "Machines do not start", fmt.Sprintf("Waiting jobs: %d, but %s.", c.Depth, c.broken), "machines-do-not-start"}
 	case c.Depth > 0 && workers == 0 && c.Booting > 0:
-		return Verdict{HeatWatch, "Workers boot", fmt.Sprintf("Waiting jobs: %d. Booting workers: %d. None has registered yet.", c.Depth, c.Booting), "workers-boot"}
+		return Verdict{HeatWatch, "Workers boot", fmt.Sprintf("Waiting jobs: %d. Booting workers: %d. None has registered yet.", c.Depth,
+			c.Booting), "workers-boot"}
 	case c.Depth > 0 && workers == 0 && stopped != "":
-		return Verdict{HeatAct, "No capacity", fmt.Sprintf("Waiting jobs: %d, and %s. Open another zone, region or type of GPU.", c.Depth, stopped), "no-capacity"}
+		return Verdict{HeatAct, "No capacity", fmt.Sprintf("Waiting jobs: %d, and %s. Open another zone, region or type of GPU.", c.Depth,
+			stopped), "no-capacity"}
 	case c.Depth > 0 && workers == 0:
-		return Verdict{HeatAct, "No workers", fmt.Sprintf("Waiting jobs that could run here: %d. Look at the decisions of the scaler.", c.Depth), "no-workers"}
+		return Verdict{HeatAct, "No workers", fmt.Sprintf("Waiting jobs that could run here: %d. Look at the decisions of the scaler.", c.Depth),
+			"no-workers"}
 	case wasteful && preempted:
 		advice := "Much GPU time is lost to preemptions: move jobs to on-demand machines or another zone, or save checkpoints more often."
 		if !spot {
@@ -168,21 +172,28 @@ func (c *HeatCell) judge(spot bool, stopped string) Verdict {
 		}
 		return Verdict{HeatAct, "Machines are taken away", advice, "machines-are-taken-away"}
 	case wasteful:
-		return Verdict{HeatAct, "Attempts fail", "Much GPU time is lost and few machines are taken away: look at failure classes, and for a host that fails often.", "attempts-fail"}
+		return Verdict{HeatAct, "Attempts fail",
+			"Much GPU time is lost and few machines are taken away: look at failure classes, and for a host that fails often.", "attempts-fail"}
 	case preempted:
-		return Verdict{HeatWatch, "Preempted, little lost", "Machines are taken away often, but checkpoints keep the work. Watch the waits.", "machines-are-taken-away"}
+		return Verdict{HeatWatch, "Preempted, little lost", "Machines are taken away often, but checkpoints keep the work. Watch the waits.",
+			"machines-are-taken-away"}
 	case c.Depth > 0 && c.Idle > 0 && c.Idle >= c.Busy:
-		return Verdict{HeatAct, "Idle beside a queue", "Workers are idle while jobs wait for a model of these pools: a lane, an account, a region or a needed price keeps them apart.", "idle-beside-a-queue"}
+		return Verdict{HeatAct, "Idle beside a queue",
+			"Workers are idle while jobs wait for a model of these pools: a lane, an account, a region or a needed price keeps them apart.",
+			"idle-beside-a-queue"}
 	case c.Depth > 0 && c.Booting > 0:
 		return Verdict{HeatWatch, "Workers boot", fmt.Sprintf("Waiting jobs: %d. Booting workers: %d.", c.Depth, c.Booting), "workers-boot"}
 	case c.Depth > 0 && c.Idle == 0 && c.Most > 0 && workers >= c.Most:
-		return Verdict{HeatAct, "At its limit", fmt.Sprintf("All %d workers are busy, and %d jobs wait. Raise maxWorkers, or add a pool.", workers, c.Depth), "at-its-limit"}
+		return Verdict{HeatAct, "At its limit", fmt.Sprintf("All %d workers are busy, and %d jobs wait. Raise maxWorkers, or add a pool.",
+			workers, c.Depth), "at-its-limit"}
 	case c.Depth > 0 && stopped != "":
 		return Verdict{HeatWatch, "Cannot grow", fmt.Sprintf("Waiting jobs: %d, and %s.", c.Depth, stopped), "no-capacity"}
 	case c.Depth == 0 && c.Paused > 0 && c.Idle > 0:
-		return Verdict{HeatWatch, "Idle beside a pause", fmt.Sprintf("Workers are idle, and %d jobs of paused queues wait that they could run. Resume them, or leave the pools as they are until then.", c.Paused), "idle-beside-a-pause"}
+		return Verdict{HeatWatch, "Idle beside a pause",
+			fmt.Sprintf("Workers are idle, and %d jobs of paused queues wait that they could run. Resume them, or leave the pools as they are until then.", c.Paused), "idle-beside-a-pause"}
 	case c.Depth == 0 && c.Idle > 0 && under(c.Utilization, muchIdle):
-		return Verdict{HeatWatch, "Too large", "Fewer than half of the workers had a job, and nothing waits: lower minWorkers or warmWorkers.", "too-large"}
+		return Verdict{HeatWatch, "Too large", "Fewer than half of the workers had a job, and nothing waits: lower minWorkers or warmWorkers.",
+			"too-large"}
 	case over(c.Utilization, fullyBusy) && c.Depth > 0:
 		return Verdict{HeatWatch, "Full", "Nearly all workers are busy and jobs wait; the pools can still grow.", "at-its-limit"}
 	case workers+c.Booting == 0:

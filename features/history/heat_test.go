@@ -34,25 +34,33 @@ func TestHeatMap(t *testing.T) {
 		cause string
 		level history.HeatLevel
 	}{
-		"healthy":            {models.HistoryPool{Attempts: 10, GPUSeconds: 100, Busy: 9, Idle: 1}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Healthy", history.HeatCalm},
-		"empty":              {models.HistoryPool{}, pool(nil), models.HistoryPool{}, nil, "Empty", history.HeatCalm},
-		"reclaimed":          {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3}, waiting, "Machines are taken away", history.HeatAct},
-		"reclaimed and kept": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 4}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Preempted, little lost", history.HeatWatch},
-		"failing":            {models.HistoryPool{Attempts: 10, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Attempts fail", history.HeatAct},
-		"a drill of seconds": {models.HistoryPool{Attempts: 3, GPUSeconds: 9, WastedGPUSeconds: 9}, pool(nil), models.HistoryPool{Busy: 3}, nil, "Healthy", history.HeatCalm},
-		"idle with a queue":  {models.HistoryPool{}, pool(nil), models.HistoryPool{Idle: 3}, waiting, "Idle beside a queue", history.HeatAct},
-		"booting":            {models.HistoryPool{}, pool(nil), models.HistoryPool{Booting: 1}, waiting, "Workers boot", history.HeatWatch},
-		"no workers":         {models.HistoryPool{}, pool(nil), models.HistoryPool{}, waiting, "No workers", history.HeatAct},
-		"refused":            {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.Refused = true }), models.HistoryPool{}, waiting, "No capacity", history.HeatAct},
-		"not booting":        {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.BootFailures, p.BootFailure = 3, "no key" }), models.HistoryPool{Booting: 1}, waiting, "Machines do not start", history.HeatAct},
-		"at the limit":       {models.HistoryPool{}, pool(nil), models.HistoryPool{Busy: 4}, waiting, "At its limit", history.HeatAct},
-		"too large":          {models.HistoryPool{Busy: 1, Idle: 9}, pool(nil), models.HistoryPool{Idle: 4}, nil, "Too large", history.HeatWatch},
+		"healthy": {models.HistoryPool{Attempts: 10, GPUSeconds: 100, Busy: 9, Idle: 1}, pool(nil), models.HistoryPool{Busy: 3}, nil,
+			"Healthy", history.HeatCalm},
+		"empty": {models.HistoryPool{}, pool(nil), models.HistoryPool{}, nil, "Empty", history.HeatCalm},
+		"reclaimed": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil),
+			models.HistoryPool{Busy: 3}, waiting, "Machines are taken away", history.HeatAct},
+		"reclaimed and kept": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 4}, pool(nil),
+			models.HistoryPool{Busy: 3}, nil, "Preempted, little lost", history.HeatWatch},
+		"failing": {models.HistoryPool{Attempts: 10, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3},
+			nil, "Attempts fail", history.HeatAct},
+		"a drill of seconds": {models.HistoryPool{Attempts: 3, GPUSeconds: 9, WastedGPUSeconds: 9}, pool(nil), models.HistoryPool{Busy: 3}, nil,
+			"Healthy", history.HeatCalm},
+		"idle with a queue": {models.HistoryPool{}, pool(nil), models.HistoryPool{Idle: 3}, waiting, "Idle beside a queue", history.HeatAct},
+		"booting":           {models.HistoryPool{}, pool(nil), models.HistoryPool{Booting: 1}, waiting, "Workers boot", history.HeatWatch},
+		"no workers":        {models.HistoryPool{}, pool(nil), models.HistoryPool{}, waiting, "No workers", history.HeatAct},
+		"refused": {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.Refused = true }), models.HistoryPool{}, waiting,
+			"No capacity", history.HeatAct},
+		"not booting": {models.HistoryPool{}, pool(func(p *history.HeatPool) { p.BootFailures, p.BootFailure = 3, "no key" }),
+			models.HistoryPool{Booting: 1}, waiting, "Machines do not start", history.HeatAct},
+		"at the limit": {models.HistoryPool{}, pool(nil), models.HistoryPool{Busy: 4}, waiting, "At its limit", history.HeatAct},
+		"too large":    {models.HistoryPool{Busy: 1, Idle: 9}, pool(nil), models.HistoryPool{Idle: 4}, nil, "Too large", history.HeatWatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.past.Region, c.past.GPUType, c.now.Region, c.now.GPUType = "mars", "h100", "mars", "h100"
 
-			cells := history.HeatMap(&history.Figures{Covered: time.Hour, Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool}, []*models.HistoryPool{&c.now}, c.queue, false)
+			cells := history.HeatMap(&history.Figures{Covered: time.Hour, Pools: []*models.HistoryPool{&c.past}}, []history.HeatPool{c.pool},
+				[]*models.HistoryPool{&c.now}, c.queue, false)
 
 			require.Len(t, cells, 1)
 			require.Equal(t, c.cause, cells[0].Verdict.Cause)

@@ -18,7 +18,8 @@ import (
 // began makes a database as old as that.
 func began(t *testing.T, db *bun.DB, age time.Duration) (now time.Time) {
 	t.Helper()
-	err := db.NewRaw("UPDATE learning SET began_at = clock_timestamp() - make_interval(secs => ?) RETURNING clock_timestamp()", age.Seconds()).Scan(t.Context(), &now)
+	err := db.NewRaw("UPDATE learning SET began_at = clock_timestamp() - make_interval(secs => ?) RETURNING clock_timestamp()",
+		age.Seconds()).Scan(t.Context(), &now)
 	require.NoError(t, err)
 	return now
 }
@@ -137,7 +138,8 @@ func TestRecorder(t *testing.T) {
 
 		recordAll(t, db)
 
-		require.Equal(t, 11, count(t, db, "SELECT count(*) FROM history WHERE at >= ? AND at < ?", gap, gap.Add(10*time.Minute)), "ten minutes, and their sum")
+		require.Equal(t, 11, count(t, db, "SELECT count(*) FROM history WHERE at >= ? AND at < ?", gap, gap.Add(10*time.Minute)),
+			"ten minutes, and their sum")
 
 		after, err := reader.Series(t.Context(), gap, gap.Add(10*time.Minute), 10*time.Minute)
 		require.NoError(t, err)
@@ -170,7 +172,8 @@ func TestRecorder(t *testing.T) {
 		for _, span := range []struct {
 			seconds int
 			from    time.Time
-		}{{60, now.Add(-50 * time.Hour).Truncate(time.Minute)}, {600, now.Add(-71 * time.Hour).Truncate(10 * time.Minute)}, {3600, today.Add(-24 * time.Hour)}} {
+		}{{60, now.Add(-50 * time.Hour).Truncate(time.Minute)}, {600, now.Add(-71 * time.Hour).Truncate(10 * time.Minute)},
+			{3600, today.Add(-24 * time.Hour)}} {
 			_, err := db.NewRaw(`INSERT INTO history (seconds, at, minutes, samples, dead_letters)
 				SELECT ?0, at, ?0 / 60, ?0 / 60, ?0 / 20 FROM generate_series(?1, ?2, make_interval(secs => ?0)) AS at`,
 				span.seconds, span.from, now.Add(-2*time.Duration(span.seconds)*time.Second)).Exec(t.Context())
@@ -222,7 +225,8 @@ func TestReader(t *testing.T) {
 		done, failed := s.Submit(t), s.Submit(t)
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
-		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence,
+			lease.ProgressReport{Progress: models.Progress{Percent: 40, Phase: models.PhaseRendering}})
 		require.NoError(t, err)
 		_, err = s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)

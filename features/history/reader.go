@@ -45,7 +45,8 @@ func (r *Timeline) Series(ctx context.Context, from, to time.Time, step time.Dur
 		return nil, apierror.Invalid("to", "to must be after from.")
 	}
 	if to.Sub(from) > maxPoints*step {
-		return nil, apierror.Invalid("resolution", "At this resolution a history has at most %d points: choose a coarser one, or a shorter time.", maxPoints)
+		return nil, apierror.Invalid("resolution", "At this resolution a history has at most %d points: choose a coarser one, or a shorter time.",
+			maxPoints)
 	}
 	all, err := r.read(ctx, from, to, step)
 	return all, apierror.Wrap(err, "read the history")

@@ -181,7 +181,8 @@ func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *
 		if q.Model == "" || q.Depth == 0 && q.Running == 0 {
 			continue
 		}
-		row := &models.HistoryJobs{Lane: q.Lane, Model: q.Model, Queued: float64(q.Depth), QueuedMax: float64(q.Depth), Running: float64(q.Running)}
+		row := &models.HistoryJobs{Lane: q.Lane, Model: q.Model, Queued: float64(q.Depth), QueuedMax: float64(q.Depth),
+			Running: float64(q.Running)}
 		if q.OldestWaitSeconds != nil {
 			row.OldestWaitMax = *q.OldestWaitSeconds
 		}

@@ -107,7 +107,8 @@ func TestFollower_OneProcessReads(t *testing.T) {
 	s.Exec(t, "UPDATE pools SET gpu_type = 'L4', price_source = 'counts'")
 	log := filepath.Join(t.TempDir(), "log")
 	script := fmt.Sprintf("echo run >> %s; echo '%s'", log, valid(time.Now(), 0.4))
-	source := &Source{Name: "counts", Command: []string{"/bin/sh", "-c", script}, EverySeconds: 86400, StaleAfterMinutes: 60, IgnoreAfterMinutes: 120}
+	source := &Source{Name: "counts", Command: []string{"/bin/sh", "-c", script}, EverySeconds: 86400, StaleAfterMinutes: 60,
+		IgnoreAfterMinutes: 120}
 
 	var all sync.WaitGroup
 	for range 4 {

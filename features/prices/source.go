@@ -127,7 +127,8 @@ func (s *Source) check() (field, fault string) {
 	case s.StaleAfterMinutes < 1 || s.StaleAfterMinutes > week:
 		return "staleAfterMinutes", fmt.Sprintf("staleAfterMinutes must be from 1 to %d", week)
 	case s.IgnoreAfterMinutes < s.StaleAfterMinutes || s.IgnoreAfterMinutes > week:
-		return "ignoreAfterMinutes", fmt.Sprintf("ignoreAfterMinutes must be from staleAfterMinutes, which is %d, to %d", s.StaleAfterMinutes, week)
+		return "ignoreAfterMinutes", fmt.Sprintf("ignoreAfterMinutes must be from staleAfterMinutes, which is %d, to %d", s.StaleAfterMinutes,
+			week)
 	}
 	return "", ""
 }

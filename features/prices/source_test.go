@@ -29,7 +29,8 @@ func TestReadSources(t *testing.T) {
 `))
 
 		require.NoError(t, err)
-		require.Equal(t, &Source{Name: "night", File: "/etc/reelay/night.json", EverySeconds: 60, StaleAfterMinutes: 120, IgnoreAfterMinutes: 1440}, found[0])
+		require.Equal(t, &Source{Name: "night", File: "/etc/reelay/night.json", EverySeconds: 60, StaleAfterMinutes: 120,
+			IgnoreAfterMinutes: 1440}, found[0])
 		require.Equal(t, 2880, found[1].IgnoreAfterMinutes)
 		require.Equal(t, []string{"/etc/reelay/own", "--all"}, found[2].Command)
 	})
@@ -42,10 +43,11 @@ func TestReadSources(t *testing.T) {
 		"Scheme":        {"{ name: a, url: 'file:///etc/passwd' }", "url must be an https or http address"},
 		"TooOften":      {"{ name: a, file: x, everySeconds: 1 }", "everySeconds must be from 10 to 86400"},
 		"StaleForYears": {"{ name: a, file: x, staleAfterMinutes: 10081 }", "staleAfterMinutes must be from 1 to 10080"},
-		"IgnoredFirst":  {"{ name: a, file: x, ignoreAfterMinutes: 5 }", "ignoreAfterMinutes must be from staleAfterMinutes, which is 120, to 10080"},
-		"Twice":         {"{ name: a, file: x }\n  - { name: a, file: y }", "prices.yaml:3: the file has two sources with the name a"},
-		"Nothing":       {"", "a source must have a name"},
-		"NoProgram":     {"{ name: a, command: [''] }", "command must begin with a program"},
+		"IgnoredFirst": {"{ name: a, file: x, ignoreAfterMinutes: 5 }",
+			"ignoreAfterMinutes must be from staleAfterMinutes, which is 120, to 10080"},
+		"Twice":     {"{ name: a, file: x }\n  - { name: a, file: y }", "prices.yaml:3: the file has two sources with the name a"},
+		"Nothing":   {"", "a source must have a name"},
+		"NoProgram": {"{ name: a, command: [''] }", "command must begin with a program"},
 	} {
 		t.Run("Refuses/"+name, func(t *testing.T) {
 			t.Parallel()
@@ -66,23 +68,29 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct{ document, want string }{
-		"Nothing":        {"", "it is not JSON"},
-		"Nonsense":       {"<html>", "it is not JSON"},
-		"TwoDocuments":   {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]} {}`, "it is not JSON"},
-		"AList":          {`[]`, "it is not an object with at and prices"},
-		"Typo":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuTyp": "L4", "pricePerHourUsd": 1}]}`, `unknown field "gpuTyp"`},
-		"NoTime":         {`{"prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]}`, "at, the time of the prices, is missing"},
-		"NotATime":       {`{"at": "noon", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]}`, `at is "noon"`},
-		"NoPrices":       {`{"at": "2026-01-31T12:00:00Z", "prices": []}`, "prices must have 1 to 10000 entries"},
-		"NoPrice":        {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4"}]}`, "prices[0].pricePerHourUsd must be from 0 to 10000"},
-		"Negative":       {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": -0.1}]}`, "prices[0].pricePerHourUsd must be"},
-		"NaN":            {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": NaN}]}`, "it is not JSON"},
-		"Infinite":       {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1e999}]}`, "out of range"},
-		"Absurd":         {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 10001}]}`, "prices[0].pricePerHourUsd must be"},
-		"Text":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": "1"}]}`, "prices.pricePerHourUsd must be a number; it is a text"},
-		"ForAllMachines": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"region": "r", "pricePerHourUsd": 1}]}`, "prices[0] must have a gpuType or a pool"},
-		"Class":          {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "capacityClass": "spot", "pricePerHourUsd": 1}]}`, "SPOT or ON_DEMAND"},
-		"From":           {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "from": "later", "pricePerHourUsd": 1}]}`, `prices[0].from is "later"`},
+		"Nothing":      {"", "it is not JSON"},
+		"Nonsense":     {"<html>", "it is not JSON"},
+		"TwoDocuments": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]} {}`, "it is not JSON"},
+		"AList":        {`[]`, "it is not an object with at and prices"},
+		"Typo":         {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuTyp": "L4", "pricePerHourUsd": 1}]}`, `unknown field "gpuTyp"`},
+		"NoTime":       {`{"prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]}`, "at, the time of the prices, is missing"},
+		"NotATime":     {`{"at": "noon", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}]}`, `at is "noon"`},
+		"NoPrices":     {`{"at": "2026-01-31T12:00:00Z", "prices": []}`, "prices must have 1 to 10000 entries"},
+		"NoPrice":      {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4"}]}`, "prices[0].pricePerHourUsd must be from 0 to 10000"},
+		"Negative": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": -0.1}]}`,
+			"prices[0].pricePerHourUsd must be"},
+		"NaN":      {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": NaN}]}`, "it is not JSON"},
+		"Infinite": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1e999}]}`, "out of range"},
+		"Absurd": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 10001}]}`,
+			"prices[0].pricePerHourUsd must be"},
+		"Text": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": "1"}]}`,
+			"prices.pricePerHourUsd must be a number; it is a text"},
+		"ForAllMachines": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"region": "r", "pricePerHourUsd": 1}]}`,
+			"prices[0] must have a gpuType or a pool"},
+		"Class": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "capacityClass": "spot", "pricePerHourUsd": 1}]}`,
+			"SPOT or ON_DEMAND"},
+		"From": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "from": "later", "pricePerHourUsd": 1}]}`,
+			`prices[0].from is "later"`},
 		"Twice":          {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}, {"gpuType": "L4", "pricePerHourUsd": 2}]}`, "prices[1] is for the same machines and time as prices[0]"},
 		"OneOfManyWrong": {`{"at": "2026-01-31T12:00:00Z", "prices": [{"gpuType": "L4", "pricePerHourUsd": 1}, {"gpuType": "T4", "pricePerHourUsd": -2}]}`, "prices[1].pricePerHourUsd"},
 		"TooLarge":       {strings.Repeat(" ", maxBytes+1), "it has more than 1048576 bytes"},
@@ -99,7 +107,8 @@ func TestParse(t *testing.T) {
 	t.Run("FindsTheEntryThatSaysTheMostOfAPool", func(t *testing.T) {
 		t.Parallel()
 
-		pool := &models.Pool{PoolSpec: models.PoolSpec{Name: "p", Provider: "gce", Region: "r", Zones: []string{"b", "a"}, GPUType: "L4", CapacityClass: "SPOT"}}
+		pool := &models.Pool{PoolSpec: models.PoolSpec{Name: "p", Provider: "gce", Region: "r", Zones: []string{"b", "a"}, GPUType: "L4",
+			CapacityClass: "SPOT"}}
 		of := func(prices string) []float64 {
 			d, err := parse([]byte(`{"at": "2026-01-31T12:00:00Z", "prices": [`+prices+`]}`), false)
 			require.NoError(t, err)
@@ -110,7 +119,8 @@ func TestParse(t *testing.T) {
 			return found
 		}
 		const gpu, region = `{"gpuType": "L4", "pricePerHourUsd": 1}`, `{"gpuType": "L4", "region": "r", "pricePerHourUsd": 2}`
-		const a, b = `{"gpuType": "L4", "region": "r", "zone": "a", "pricePerHourUsd": 3}`, `{"gpuType": "L4", "region": "r", "zone": "b", "pricePerHourUsd": 4}`
+		const a, b = `{"gpuType": "L4", "region": "r", "zone": "a", "pricePerHourUsd": 3}`,
+			`{"gpuType": "L4", "region": "r", "zone": "b", "pricePerHourUsd": 4}`
 
 		require.Equal(t, []float64{1}, of(gpu))
 		require.Equal(t, []float64{2}, of(region+","+gpu))
@@ -181,9 +191,10 @@ func TestSource_Read(t *testing.T) {
 		"NoProgram":            {source: Source{Command: []string{"/nowhere/prices"}}, want: "its program cannot be run"},
 		"AProgramThatFails":    {source: Source{Command: shell("echo no quota >&2; exit 3")}, want: "its program failed: no quota"},
 		"AProgramThatIsSilent": {source: Source{Command: shell("exit 3")}, want: "its program failed: exit status 3"},
-		"AProgramThatHangs":    {source: Source{Command: shell("sleep 600 & sleep 600")}, limit: 50 * time.Millisecond, want: "it did not answer in time"},
-		"AProgramThatFloods":   {source: Source{Command: shell("yes")}, want: "it wrote more than 1048576 bytes"},
-		"AProgramThatRambles":  {source: Source{Command: shell("echo 0.4")}, want: "it is not an object"},
+		"AProgramThatHangs": {source: Source{Command: shell("sleep 600 & sleep 600")}, limit: 50 * time.Millisecond,
+			want: "it did not answer in time"},
+		"AProgramThatFloods":  {source: Source{Command: shell("yes")}, want: "it wrote more than 1048576 bytes"},
+		"AProgramThatRambles": {source: Source{Command: shell("echo 0.4")}, want: "it is not an object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -147,7 +147,8 @@ func (p actPayload) lines(names Names, hidden []string, title string) []string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.all)) {
-		if value := inPlainText(p.all[name], names); value != nothing && !hides(name) && !strings.Contains(title, "{"+name+"}") && !strings.Contains(title, "{for "+name+"}") {
+		if value := inPlainText(p.all[name], names); value != nothing && !hides(name) && !strings.Contains(title, "{"+name+"}") &&
+			!strings.Contains(title, "{for "+name+"}") {
 			lines = append(lines, safe(name)+": "+value)
 		}
 	}

@@ -93,7 +93,8 @@ func (r *Reader) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, 
 	if err != nil {
 		return nil, err
 	}
-	acts, err := models.ListActs(ctx, r.DB, models.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until}, models.AuditID(mark), of.First+1)
+	acts, err := models.ListActs(ctx, r.DB, models.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until},
+		models.AuditID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list the changes: %w", err)
 	}

@@ -80,7 +80,8 @@ func TestChanges(t *testing.T) {
 		_, err = s.Operator.Resume(t.Context(), s.Admin, models.HaltTargets[:1])
 		require.NoError(t, err)
 
-		require.Equal(t, []string{"Schedules resumed", "Schedules and leases halted", "Pro lane resumed for testcard", "Pro lane paused for testcard"},
+		require.Equal(t, []string{"Schedules resumed", "Schedules and leases halted", "Pro lane resumed for testcard",
+			"Pro lane paused for testcard"},
 			titles(t, s, s.Admin, query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeHalt, query.ChangeQueue}}))
 	})
 
@@ -162,17 +163,22 @@ func TestActLines(t *testing.T) {
 		payload string
 		want    []string
 	}{
-		"a change":                {`{"before": {"max": 3, "same": 1}, "after": {"max": 5, "same": 1}, "address": "127.0.0.1"}`, []string{"max: 3 → 5", "address: 127.0.0.1"}},
-		"one value":               {`{"before": 0, "after": 2}`, []string{"value: 0 → 2"}},
-		"values of objects":       {`{"before": {"limits": {"a": 1, "b": {"c": true}}}, "after": {"limits": {"a": 2, "b": {"c": false}}}}`, []string{"limits.a: 1 → 2", "limits.b.c: yes → no"}},
-		"a value that is gone":    {`{"before": {"zone": "a", "x": 1}, "after": {"x": 1}}`, []string{"zone: a → none"}},
-		"a value that is new":     {`{"before": {"x": 1}, "after": {"x": 1, "zones": ["a", "b"]}}`, []string{"zones: none → a, b"}},
-		"times":                   {`{"before": {"until": "2019-01-31T12:00:00Z"}, "after": {"until": "2019-01-31T13:05:09.123456+02:00"}}`, []string{"until: 31 Jan 2019 12:00 UTC → 31 Jan 2019 11:05:09 UTC"}},
-		"more times":              {`{"expires": "2019-01-31T12:00:00+01:00", "at": ["2019-01-31T12:00:00Z", "2019-01-31"]}`, []string{"at: 31 Jan 2019 12:00 UTC, 2019-01-31", "expires: 31 Jan 2019 11:00 UTC"}},
-		"what was deleted":        {`{"before": {"x": 1}}`, []string{}},
-		"what was created":        {`{"after": {"x": 1, "y": null}}`, []string{"x: 1"}},
-		"large numbers":           {`{"n": 12345678901234567890}`, []string{"n: 12345678901234567890"}},
-		"an id with a name":       {`{"account": "` + account + `", "accounts": ["` + account + `", "x"]}`, []string{"account: acme (" + account + ")", "accounts: acme (" + account + "), x"}},
+		"a change": {`{"before": {"max": 3, "same": 1}, "after": {"max": 5, "same": 1}, "address": "127.0.0.1"}`,
+			[]string{"max: 3 → 5", "address: 127.0.0.1"}},
+		"one value": {`{"before": 0, "after": 2}`, []string{"value: 0 → 2"}},
+		"values of objects": {`{"before": {"limits": {"a": 1, "b": {"c": true}}}, "after": {"limits": {"a": 2, "b": {"c": false}}}}`,
+			[]string{"limits.a: 1 → 2", "limits.b.c: yes → no"}},
+		"a value that is gone": {`{"before": {"zone": "a", "x": 1}, "after": {"x": 1}}`, []string{"zone: a → none"}},
+		"a value that is new":  {`{"before": {"x": 1}, "after": {"x": 1, "zones": ["a", "b"]}}`, []string{"zones: none → a, b"}},
+		"times": {`{"before": {"until": "2019-01-31T12:00:00Z"}, "after": {"until": "2019-01-31T13:05:09.123456+02:00"}}`,
+			[]string{"until: 31 Jan 2019 12:00 UTC → 31 Jan 2019 11:05:09 UTC"}},
+		"more times": {`{"expires": "2019-01-31T12:00:00+01:00", "at": ["2019-01-31T12:00:00Z", "2019-01-31"]}`,
+			[]string{"at: 31 Jan 2019 12:00 UTC, 2019-01-31", "expires: 31 Jan 2019 11:00 UTC"}},
+		"what was deleted": {`{"before": {"x": 1}}`, []string{}},
+		"what was created": {`{"after": {"x": 1, "y": null}}`, []string{"x: 1"}},
+		"large numbers":    {`{"n": 12345678901234567890}`, []string{"n: 12345678901234567890"}},
+		"an id with a name": {`{"account": "` + account + `", "accounts": ["` + account + `", "x"]}`,
+			[]string{"account: acme (" + account + ")", "accounts: acme (" + account + "), x"}},
 		"a list of objects":       {`{"filters": [{"a": 1}]}`, []string{`filters: {"a":1}`}},
 		"nothing":                 {`{}`, []string{}},
 		"no payload":              {``, []string{}},
@@ -206,7 +212,8 @@ func TestChangesOfProcesses(t *testing.T) {
 		return len(page.Items)
 	}
 	settings := map[string]string{
-		"DATABASE_URL": "postgres://reelay:hunter2@db.example:5432/reelay?password=hunter3#hunter4", "REDIS_URL": "redis://:hunter5@127.0.0.1:4711/0",
+		"DATABASE_URL":              "postgres://reelay:hunter2@db.example:5432/reelay?password=hunter3#hunter4",
+		"REDIS_URL":                 "redis://:hunter5@127.0.0.1:4711/0",
 		"REELAY_OIDC_CLIENT_SECRET": "hunter6", "REELAY_SPOT_PERCENT": "70", "GCS_BUCKET": "",
 	}
 

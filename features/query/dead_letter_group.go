@@ -10,7 +10,8 @@ import (
 
 // FailingHosts returns on which hosts the newest dead letters of each of these causes ended, at
 // most newest of each cause, by fingerprint. The host with the most comes first.
-func (r *Reader) FailingHosts(ctx context.Context, fingerprints []string, resolved bool, newest int) (map[string][]*models.FailingHost, error) {
+func (r *Reader) FailingHosts(ctx context.Context, fingerprints []string, resolved bool, newest int) (map[string][]*models.FailingHost,
+	error) {
 	found, err := models.ListFailingHosts(ctx, r.DB, fingerprints, resolved, newest)
 	if err != nil {
 		return nil, apierror.Wrap(err, "list failing hosts")

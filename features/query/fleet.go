@@ -158,7 +158,8 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 
 // ScalingHistories returns the newest decisions of each of these pools, newest first, at most
 // first (1 to 200) of each.
-func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision, error) {
+func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision,
+	error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}

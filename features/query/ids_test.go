@@ -52,7 +52,8 @@ func TestReader_IDs(t *testing.T) {
 		}
 	}
 
-	for _, prefix := range []string{"", "job", "job_", "job_01937", "job_0193g7", "job_01937d3e1234", "video_01937d3e", "01937d3e", "job_' OR 1", id + "0", "job_0193-7d3e"} {
+	for _, prefix := range []string{"", "job", "job_", "job_01937", "job_0193g7", "job_01937d3e1234", "video_01937d3e", "01937d3e",
+		"job_' OR 1", id + "0", "job_0193-7d3e"} {
 		_, err := s.Reader.IDs(t.Context(), s.Client, prefix)
 		if prefix == "job_01937d3e1234" {
 			require.NoError(t, err)

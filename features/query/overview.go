@@ -149,6 +149,7 @@ func (o *Overview) figures() {
 	o.FailureRate = h.FailureRate()
 	o.WaitSecondsP50, o.WaitSecondsP95 = h.Wait(0.5), h.Wait(0.95)
 	o.RenderSecondsP50, o.RenderSecondsP95 = h.Render(0.5), h.Render(0.95)
-	o.PreemptionsPerHour, o.OperatorPreemptionsPerHour, o.RecoverySecondsP95 = h.PreemptionsPerHour(), h.OperatorPreemptionsPerHour(), h.Recovery(0.95)
+	o.PreemptionsPerHour, o.OperatorPreemptionsPerHour, o.RecoverySecondsP95 = h.PreemptionsPerHour(), h.OperatorPreemptionsPerHour(),
+		h.Recovery(0.95)
 	o.CostUSDPerHour, o.WastedUSDPerHour = h.CostPerHour(), h.WastedUSDPerHour()
 }

@@ -37,7 +37,8 @@ func (p *PoolStatus) priceAt(now time.Time) *PoolPrice {
 		price.Source, price.At, price.Stale = p.PriceSource, p.QuotedAt, p.PriceStale(now)
 		price.Ahead = append(price.Ahead, p.PricesAhead(now, now.Add(maxAhead))...)
 	case p.QuotedUSD != nil && price.Problem == "":
-		price.Problem = fmt.Sprintf("The last price of the source %s is of %s, which is too old.", p.PriceSource, text.Moment(p.QuotedAt.UTC(), now))
+		price.Problem = fmt.Sprintf("The last price of the source %s is of %s, which is too old.", p.PriceSource,
+			text.Moment(p.QuotedAt.UTC(), now))
 	case price.Problem == "":
 		price.Problem = fmt.Sprintf("The source %s has given no price yet. Is it in the REELAY_PRICES of control?", p.PriceSource)
 	}

@@ -63,7 +63,8 @@ const defaultReads = 4
 func NewReader(db *bun.DB, sealer *seal.Sealer, objects jobs.Objects, catalogue *catalogue.Catalogue) *Reader {
 	return &Reader{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue,
-		History: &history.Timeline{DB: db}, Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads), reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
+		History: &history.Timeline{DB: db}, Clock: &jobs.Clock{DB: db}, Shares: NewShares(defaultReads, defaultReads),
+		reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
 	}
 }
 
@@ -143,7 +144,8 @@ func (r *Reader) Events(ctx context.Context, job models.JobID, after, first int)
 }
 
 // EventPages lists the events of jobs by page, oldest first.
-func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of paging.Request) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
+func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of paging.Request) (map[models.JobID]*paging.Page[*models.JobEvent],
+	error) {
 	after := 0
 	for _, job := range jobs {
 		mark, err := eventListOf(job).Begin(of)
@@ -162,7 +164,8 @@ func (r *Reader) EventPages(ctx context.Context, jobs []models.JobID, of paging.
 
 func eventListOf(job models.JobID) paging.List { return paging.ListOf(paging.EventKind, job) }
 
-func (r *Reader) eventPages(ctx context.Context, jobs []models.JobID, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
+func (r *Reader) eventPages(ctx context.Context, jobs []models.JobID, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent],
+	error) {
 	events, err := models.ListEventsOfJobs(ctx, r.DB, jobs, after, first+1)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)

@@ -91,7 +91,8 @@ func TestReader(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		for _, id := range []string{"", "1", "job_", "job_1", "job_" + "zzzzzzzz-0000-7000-8000-000000000000", "wrk_01a1fd5f-e5d2-75b1-9880-583b498afce4", "job_\x00", "' OR 1=1"} {
+		for _, id := range []string{"", "1", "job_", "job_1", "job_" + "zzzzzzzz-0000-7000-8000-000000000000",
+			"wrk_01a1fd5f-e5d2-75b1-9880-583b498afce4", "job_\x00", "' OR 1=1"} {
 			_, err := s.Reader.Job(t.Context(), s.Admin, models.JobID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Reader.Attempt(t.Context(), s.Admin, models.AttemptID(id))
@@ -176,7 +177,8 @@ func TestReader(t *testing.T) {
 		s := jobstest.New(t)
 		worker := s.Worker(t, "one")
 		failed := jobstest.SubmitAs(t, s, s.Client, nil)
-		_, err := s.Attempts.Fail(t.Context(), worker, jobstest.FenceOf(jobstest.LeaseNext(t, s, worker)), lease.Failure{Class: models.FailContentPolicy})
+		_, err := s.Attempts.Fail(t.Context(), worker, jobstest.FenceOf(jobstest.LeaseNext(t, s, worker)),
+			lease.Failure{Class: models.FailContentPolicy})
 		require.NoError(t, err)
 		users := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.UserID = "ada" })
 		free := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = models.TierFree })
@@ -238,7 +240,8 @@ func TestReader(t *testing.T) {
 		names, err := s.Reader.Models(t.Context(), s.Reader.Catalogue.Current())
 		require.NoError(t, err)
 		require.True(t, names[0].Available)
-		page, err := s.Reader.Workers(t.Context(), models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}, paging.Request{First: 1})
+		page, err := s.Reader.Workers(t.Context(), models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}},
+			paging.Request{First: 1})
 		require.NoError(t, err)
 		require.Equal(t, idle.WorkerID, page.Items[0].ID)
 		require.False(t, page.More)

@@ -15,7 +15,8 @@ func TestFoldDecisions(t *testing.T) {
 		return &models.ScalingDecision{ID: id, To: to, Reason: reason, Error: failure}
 	}
 	all := []*models.ScalingDecision{
-		decision(6, 2, "limit", ""), decision(5, 2, "limit", ""), decision(4, 2, "limit", "no capacity"), decision(3, 1, "limit", ""), decision(2, 2, "limit", ""), decision(1, 2, "limit", ""),
+		decision(6, 2, "limit", ""), decision(5, 2, "limit", ""), decision(4, 2, "limit", "no capacity"), decision(3, 1, "limit", ""),
+		decision(2, 2, "limit", ""), decision(1, 2, "limit", ""),
 	}
 
 	folded := query.FoldDecisions(all)

@@ -50,7 +50,10 @@ func ParseSearch(text string) (*Search, error) {
 	if n := utf8.RuneCountInString(text); n > MaxSearchRunes {
 		return nil, apierror.Invalid("filter.search", "A search can have at most %d characters; this one has %d.", MaxSearchRunes, n)
 	}
-	if at := strings.IndexFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) && !unicode.IsSpace(r) }); at >= 0 {
+	if at := strings.IndexFunc(text, func(r rune) bool {
+		return r == unicode.ReplacementChar || !unicode.IsPrint(r) &&
+			!unicode.IsSpace(r)
+	}); at >= 0 {
 		return nil, badSearch(text, at, "this character is invisible or not UTF-8")
 	}
 	s, p := &Search{}, &searchReader{text: text}
@@ -98,10 +101,12 @@ func (p *searchReader) term() (t searchTerm, ok bool, err error) {
 		t.not = true
 		p.at++
 		if next, size := utf8.DecodeRuneInString(p.text[p.at:]); size == 0 || unicode.IsSpace(next) {
-			return t, false, badSearch(p.text, t.at, "a minus stands right before a key, as in -status:completed; to look for one, put it into quotation marks")
+			return t, false, badSearch(p.text, t.at,
+				"a minus stands right before a key, as in -status:completed; to look for one, put it into quotation marks")
 		}
 	}
-	if name, _, found := strings.Cut(p.text[p.at:], ":"); found && !strings.ContainsAny(name, `",`) && !strings.ContainsFunc(name, unicode.IsSpace) {
+	if name, _, found := strings.Cut(p.text[p.at:], ":"); found && !strings.ContainsAny(name, `",`) &&
+		!strings.ContainsFunc(name, unicode.IsSpace) {
 		t.key = strings.ToLower(name)
 		if t.key == "" {
 			return t, false, badSearch(p.text, p.at, "a colon has no key before it: put the word into quotation marks")
@@ -226,7 +231,8 @@ func (s *Search) addOne(key, value string) (problem string) {
 	case "waste":
 		return s.addWaste(value)
 	default:
-		return fmt.Sprintf("there is no key %q; the keys are %s, and a word with a colon goes into quotation marks", text.Clip(key, 32), keyNames(false))
+		return fmt.Sprintf("there is no key %q; the keys are %s, and a word with a colon goes into quotation marks", text.Clip(key, 32),
+			keyNames(false))
 	}
 	return ""
 }

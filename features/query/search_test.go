@@ -47,7 +47,8 @@ func TestParseSearch(t *testing.T) {
 		"pool:a,b zone:z":                 {Terms: models.JobTerms{Pools: []string{"a", "b"}, Zones: []string{"z"}}},
 		"lane:critical":                   {Terms: terms(facet("lane", "CRITICAL"))},
 		"checkpoint:>1h checkpoint:<2h":   {Terms: models.JobTerms{CheckpointOver: time.Hour, CheckpointUnder: 2 * time.Hour}},
-		`meta:"a=b c"`:                    {Terms: models.JobTerms{Words: []models.Word{{Text: "b c"}}, Metadata: []models.MetadataField{{Key: "a", Value: "b c"}}}},
+		`meta:"a=b c"`: {Terms: models.JobTerms{Words: []models.Word{{Text: "b c"}},
+			Metadata: []models.MetadataField{{Key: "a", Value: "b c"}}}},
 		"bulk:bulk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: models.JobTerms{BulkID: "bulk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
 		`"-"`:                          {Terms: words("-")},
 		`autumn "two words" a,b "x:y"`: {Terms: words("autumn", "two words", "a,b", "x:y")},
@@ -139,7 +140,8 @@ func FuzzParseSearch(f *testing.F) {
 func TestSearchNote(t *testing.T) {
 	t.Parallel()
 
-	for text, says := range map[string]bool{"": false, "status:failed": false, "user:ann age:<1h": false, "lighthouse": true, "model:ltx lighthouse": true} {
+	for text, says := range map[string]bool{"": false, "status:failed": false, "user:ann age:<1h": false, "lighthouse": true,
+		"model:ltx lighthouse": true} {
 		search, err := query.ParseSearch(text)
 		require.NoError(t, err)
 		require.Equal(t, says, strings.Contains(search.Note(), "Prompts"), text)
@@ -206,7 +208,8 @@ func TestSearch(t *testing.T) {
 		for _, search := range []string{"", string(keyed.ID), "order-17", "autumn", "job_0", "status:queued"} {
 			require.Empty(t, find(stranger, search), search)
 		}
-		_, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)}, paging.Request{First: 1})
+		_, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)},
+			paging.Request{First: 1})
 		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})
 

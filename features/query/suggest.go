@@ -85,7 +85,8 @@ func (r *Reader) searchValues(ctx context.Context, key string) ([]Suggestion, er
 		}
 		return all, nil
 	case "age", "checkpoint":
-		return []Suggestion{{"<1h", "less than an hour"}, {"<24h", "less than a day"}, {"<7d", "less than a week"}, {">1h", "more than an hour"}, {">24h", "more than a day"}}, nil
+		return []Suggestion{{"<1h", "less than an hour"}, {"<24h", "less than a day"}, {"<7d", "less than a week"}, {">1h", "more than an hour"},
+			{">24h", "more than a day"}}, nil
 	case "worker", "pool", "zone":
 		return r.fleetValues(ctx, key)
 	case "account":

@@ -204,10 +204,13 @@ func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.A
 
 func summarize(job *models.Job) *Summary {
 	s := &Summary{
-		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent, Phase: strings.ToLower(string(job.Phase)),
-		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, Constraints: ConstraintsOf(job), Given: GivenOf(job),
+		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent,
+		Phase:           strings.ToLower(string(job.Phase)),
+		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
+		Constraints: ConstraintsOf(job), Given: GivenOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
-		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt),
+		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
+		DeletedAt: knownTime(job.DeletedAt),
 	}
 	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
 	if job.Status.Live() && job.ETASeconds != nil {

@@ -13,7 +13,8 @@ func TestSummary_ShowsTheJob(t *testing.T) {
 	t.Parallel()
 
 	job := models.Job{
-		Status: models.JobRunning, Needs: models.NewNeeds(true, nil), Params: []byte(`{"durationSeconds": 2}`), StartedAt: time.Unix(1, 0), CompletedAt: time.Unix(2, 0),
+		Status: models.JobRunning, Needs: models.NewNeeds(true, nil), Params: []byte(`{"durationSeconds": 2}`), StartedAt: time.Unix(1, 0),
+		CompletedAt: time.Unix(2, 0),
 	}
 	copytest.Fields(t, job, copytest.Left{
 		"Summarize shows it":                 "DraftSteps KeptUntil Continues PreviewID ResultID",

@@ -231,7 +231,8 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 		reasons = append(reasons, WaitingReason{Code: code, Message: fmt.Sprintf(format, args...), Until: until})
 	}
 	if b, blocked := s.blocking[job.ID]; blocked && job.Status == models.JobBlocked {
-		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs)))
+		add(WaitDependency, time.Time{}, "%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "),
+			more(b.Count-len(b.Jobs)))
 	}
 	if fetch, waits := s.fetches[job.ID]; waits && job.Status == models.JobBlocked {
 		message := "An image of the params is being fetched"
@@ -251,7 +252,8 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 	}
 	lane := strings.ToLower(string(job.Lane))
 	if halt, halted := s.halted(); halted {
-		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", text.Moment(halt.Since.UTC(), s.now), strings.TrimSuffix(halt.Reason, "."))
+		add(WaitHalted, time.Time{}, "An operator has halted the starts of all jobs since %s: %s.", text.Moment(halt.Since.UTC(), s.now),
+			strings.TrimSuffix(halt.Reason, "."))
 		reasons[len(reasons)-1].Stop = &Stop{What: "The starts of all jobs are halted", By: halt.By, At: halt.Since, Reason: halt.Reason}
 	}
 	if pause := s.pauseOf(job); pause != nil {
@@ -366,20 +368,23 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message, Until: job.AvoidUntil}}
 	case job.Lane == models.TierBatch && total.BatchWaits:
 		until := job.QueuedAt.Add(time.Duration(s.paused[job.ID].Seconds*float64(time.Second)) + jobs.Policies[models.TierBatch].Patience)
-		return []WaitingReason{{Code: WaitPrice, Message: "Waiting for cheaper machines, until " + text.Moment(until.UTC(), s.now) + " at the latest.", Until: until}}
+		return []WaitingReason{{Code: WaitPrice, Message: "Waiting for cheaper machines, until " + text.Moment(until.UTC(), s.now) +
+			" at the latest.", Until: until}}
 	case total.Busy == 0 && total.Most == 0 && total.Dear:
 		return []WaitingReason{{Code: WaitPrice, Message: "Suitable machines cost more than the price limits of their pools."}}
 	case total.Busy == 0 && total.Most == 0 && total.Paused:
 		return []WaitingReason{{Code: WaitPoolPaused, Message: "The pools that can run it are paused."}}
 	case total.Busy == 0 && total.Most == 0 && total.Quarantined > 0:
-		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") + " quarantined after failures, and no pool can start more."
+		message := text.Count(total.Quarantined, "worker") + " that can run it " + verb(total.Quarantined, "is", "are") +
+			" quarantined after failures, and no pool can start more."
 		return []WaitingReason{{Code: WaitCapacityExhausted, Message: message}}
 	case total.Busy == 0 && total.Most == 0:
 		if s.tooDear(job) {
 			return []WaitingReason{{Code: WaitPrice, Message: "No suitable worker is that cheap now."}}
 		}
 		if s.catalogue.Removed(job.Model) {
-			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model + " was removed from the catalogue. An admin can restore it."}}
+			return []WaitingReason{{Code: WaitNoPool, Message: "The model " + job.Model +
+				" was removed from the catalogue. An admin can restore it."}}
 		}
 		if total.Pools > 0 {
 			return []WaitingReason{{Code: WaitCapacityExhausted, Message: "The pools that can run it may have no workers: their maximum is 0."}}
@@ -387,7 +392,8 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 		return []WaitingReason{{Code: WaitNoPool, Message: "No pool and no worker can run it" + needs(job) + s.forOthers(job) + "."}}
 	}
 	if total.Unmanaged > 0 && total.Unmanaged == total.Most && total.Busy+total.Quarantined == 0 {
-		return []WaitingReason{{Code: WaitCapacityExhausted, Message: "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents."}}
+		return []WaitingReason{{Code: WaitCapacityExhausted,
+			Message: "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents."}}
 	}
 	message := "No suitable worker is available"
 	if total.Busy > 0 {
@@ -409,7 +415,8 @@ func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
 			text.Count(c.Busy, "worker"), verb(c.Busy, "is", "are"), text.Count(c.BootFailures, "machine"))
 	}
 	if c.BootRetryAt.After(s.now) {
-		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next attempt is at " + text.MomentToSecond(c.BootRetryAt.UTC(), s.now) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
+		return WaitingReason{Code: WaitNotBooting, Message: message + ". The next attempt is at " + text.MomentToSecond(c.BootRetryAt.UTC(),
+			s.now) + ".", Until: c.BootRetryAt, Cause: c.BootFailure}
 	}
 	return WaitingReason{Code: WaitNotBooting, Message: message + ". One is starting now.", Cause: c.BootFailure}
 }

@@ -30,7 +30,8 @@ func restrictions(job *models.Job, now time.Time) string {
 		all += " It runs on on-demand capacity only: " + why + "."
 	}
 	if job.Needs.Cheap() {
-		all += " Its finishBy leaves slack until " + text.Moment(job.SlackUntil.UTC(), now) + ": until then it runs on spot capacity, or where a worker has no price."
+		all += " Its finishBy leaves slack until " + text.Moment(job.SlackUntil.UTC(), now) +
+			": until then it runs on spot capacity, or where a worker has no price."
 	}
 	if job.MaxPricePerHour != nil {
 		all += fmt.Sprintf(" It runs only where a worker costs at most $%g per hour, its maxPricePerHour.", *job.MaxPricePerHour)

@@ -31,7 +31,8 @@ const (
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitNotBooting, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitNotBooting,
+	WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in a sentence for people. Until is when it

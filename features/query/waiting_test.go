@@ -82,18 +82,21 @@ func TestWaitingFor(t *testing.T) {
 		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
 		require.NoError(t, err)
 
-		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
+		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any",
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
 		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
 		require.Equal(t, "No suitable worker is available; pool maximum is 2.", expect(query.WaitCapacityExhausted)[0].Message)
 		s.Exec(t, "UPDATE pools SET max_workers = 0")
 		require.Equal(t, "The pools that can run it may have no workers: their maximum is 0.", expect(query.WaitCapacityExhausted)[0].Message)
 		s.Exec(t, "UPDATE pools SET max_workers = 2, closed_until = '2099-01-01T00:00:00Z'")
 		closed := expect(query.WaitCapacityExhausted)[0]
-		require.Equal(t, "No suitable worker is available: its pools have workers at certain hours only, again from 1 Jan 2099 00:00 UTC.", closed.Message)
+		require.Equal(t, "No suitable worker is available: its pools have workers at certain hours only, again from 1 Jan 2099 00:00 UTC.",
+			closed.Message)
 		require.Equal(t, 2099, closed.Until.UTC().Year())
 		s.Exec(t, "UPDATE pools SET closed_until = '2020-01-01T00:00:00Z', backoff_until = '2099-01-01T00:00:00Z', backoff_reason = 'ZONE_RESOURCE_POOL_EXHAUSTED'")
 		refused := expect(query.WaitCapacityExhausted)[0]
-		require.Equal(t, "No suitable worker is available: a provider has just refused machines. It is asked again at 1 Jan 2099 00:00:00 UTC.", refused.Message)
+		require.Equal(t, "No suitable worker is available: a provider has just refused machines. It is asked again at 1 Jan 2099 00:00:00 UTC.",
+			refused.Message)
 		require.Equal(t, 2099, refused.Until.UTC().Year())
 		require.Equal(t, "ZONE_RESOURCE_POOL_EXHAUSTED", refused.Cause, "which only operators see")
 		s.Exec(t, "UPDATE pools SET backoff_until = NULL, backoff_reason = '', provider_problem = 'permission denied for reelay@secret'")
@@ -101,11 +104,14 @@ func TestWaitingFor(t *testing.T) {
 		require.Equal(t, "No suitable worker is available: the provider of the machines does not answer as it should.", failing.Message)
 		require.Equal(t, failing.Message+" It says: permission denied for reelay@secret", failing.Whole(), "for operators")
 		s.Exec(t, "UPDATE pools SET provider_problem = '', provider = 'static'")
-		require.Equal(t, "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents.", expect(query.WaitCapacityExhausted)[0].Message)
+		require.Equal(t, "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents.",
+			expect(query.WaitCapacityExhausted)[0].Message)
 		s.Exec(t, "UPDATE pools SET provider = 'local', tiers = '{BATCH}'")
-		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it do not serve the enterprise lane.", expect(query.WaitNoPool)[0].Message)
+		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it do not serve the enterprise lane.",
+			expect(query.WaitNoPool)[0].Message)
 		s.Exec(t, "UPDATE pools SET tiers = '{}', accounts = ARRAY[gen_random_uuid()]")
-		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it are dedicated to other accounts.", expect(query.WaitNoPool)[0].Message)
+		require.Equal(t, "No pool and no worker can run it: it needs testcard, and those that have it are dedicated to other accounts.",
+			expect(query.WaitNoPool)[0].Message)
 		s.Exec(t, "UPDATE pools SET accounts = '{}'")
 		s.Exec(t, "UPDATE jobs SET region = 'mars', require_region = true WHERE id = ?", job.ID)
 		require.Equal(t, "No pool and no worker can run it: it needs testcard in the region mars.", expect(query.WaitNoPool)[0].Message)

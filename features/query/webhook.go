@@ -59,7 +59,8 @@ func (r *Reader) WebhookEndpoints(ctx context.Context, p jobs.Principal, account
 
 // AllWebhookEndpoints lists endpoints, newest first, at most limit of those older than after: all
 // for operators and viewers, and otherwise the caller's own.
-func (r *Reader) AllWebhookEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID, limit int) ([]*models.WebhookEndpoint, error) {
+func (r *Reader) AllWebhookEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID,
+	limit int) ([]*models.WebhookEndpoint, error) {
 	if after != "" && !after.Valid() {
 		return nil, paging.ErrCursor
 	}
@@ -74,7 +75,8 @@ func (r *Reader) WebhookDelivery(ctx context.Context, p jobs.Principal, id model
 
 // WebhookDeliveries lists deliveries, newest first. A client sees its own, an operator sees
 // all.
-func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter, of paging.Request) (*paging.Page[*models.WebhookDelivery], error) {
+func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter,
+	of paging.Request) (*paging.Page[*models.WebhookDelivery], error) {
 	all := paging.ListOf("whd", p.Scope(), f)
 	mark, err := all.Begin(of)
 	if err != nil {

@@ -93,7 +93,8 @@ type WorkflowSummary struct {
 
 // SummarizeWorkflows returns what REST shows of workflows that the caller was shown. Links are
 // valid for ttl, and begin with base.
-func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary, error) {
+func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary,
+	error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -109,7 +110,8 @@ func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow,
 	summaries := make([]*WorkflowSummary, len(all))
 	for i, w := range all {
 		s := &WorkflowSummary{
-			WorkflowID: w.ID, Name: w.Name, Status: strings.ToLower(string(w.Status)), Run: w.Run, Output: outputs[w.ID], CreatedAt: w.CreatedAt.UTC(),
+			WorkflowID: w.ID, Name: w.Name, Status: strings.ToLower(string(w.Status)), Run: w.Run, Output: outputs[w.ID],
+			CreatedAt:      w.CreatedAt.UTC(),
 			IdempotencyKey: lo.EmptyableToPtr(w.IdempotencyKey), CancelReason: lo.EmptyableToPtr(w.CancelReason),
 		}
 		if !w.CompletedAt.IsZero() {
@@ -124,7 +126,8 @@ func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow,
 }
 
 // workflowOutputs summarizes the jobs whose results are the workflows'.
-func (r *Reader) workflowOutputs(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) (map[models.WorkflowID]*Summary, error) {
+func (r *Reader) workflowOutputs(ctx context.Context, all []*models.Workflow, base string,
+	ttl time.Duration) (map[models.WorkflowID]*Summary, error) {
 	outputs := map[models.WorkflowID]*Summary{}
 	for _, w := range all {
 		if w.Output == "" {

@@ -96,7 +96,8 @@ func invalidSource(err error) error {
 }
 
 // write writes the changes of a source.
-func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Source, rows []*models.CatalogueEntry, origin models.CatalogueOrigin, by string) ([]*catalogue.Change, error) {
+func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Source, rows []*models.CatalogueEntry,
+	origin models.CatalogueOrigin, by string) ([]*catalogue.Change, error) {
 	changes, _, err := source.Plan(rows, origin, by, r.Catalogue.Current())
 	if err != nil {
 		return nil, invalidSource(err)
@@ -183,7 +184,8 @@ func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.Cata
 		return apierror.Conflict("The model %s is listed by %s %s. Remove it there first, or with the model (--from-pools, fromPools).",
 			entry.Name, lo.Ternary(len(uses.Pools) == 1, "the pool", "the pools"), and(uses.Pools))
 	case uses.OpenJobs > 0:
-		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name, uses.OpenJobs)
+		return apierror.Conflict("The model %s is in use by jobs that have not ended (%d): wait for them, or cancel them.", entry.Name,
+			uses.OpenJobs)
 	}
 	return nil
 }

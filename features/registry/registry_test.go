@@ -18,7 +18,8 @@ import (
 // file is a file with one model of that name.
 func file(name string, timeout int) registry.Application {
 	return registry.Application{File: "own.yaml", Source: fmt.Sprintf(
-		"models: [{name: %s, type: video.generate, gpuTypes: [any], timeoutSeconds: %d, gpuSecondsPerSecond: 1, params: {type: object}}]", name, timeout)}
+		"models: [{name: %s, type: video.generate, gpuTypes: [any], timeoutSeconds: %d, gpuSecondsPerSecond: 1, params: {type: object}}]", name,
+		timeout)}
 }
 
 func open(t *testing.T) *jobstest.Stack {
@@ -166,7 +167,8 @@ func TestRemove(t *testing.T) {
 	t.Run("RefusesAModelThatAnAliasNames", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
-		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: "aliases: [{name: fast, models: {drill: 1}}]"})
+		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml",
+			Source: "aliases: [{name: fast, models: {drill: 1}}]"})
 		require.NoError(t, err)
 
 		err = s.Registry.Remove(t.Context(), s.Admin, "drill", false)
@@ -232,7 +234,8 @@ func TestSeed(t *testing.T) {
 
 func TestAlias(t *testing.T) {
 	t.Parallel()
-	two := registry.Application{File: "a.yaml", Source: strings.Replace(file("own", 100).Source, "[{", "[{name: other, type: video.generate, gpuTypes: [any], timeoutSeconds: 200, gpuSecondsPerSecond: 1, params: {properties: {n: {maximum: 3, default: 2}}}}, {", 1) +
+	two := registry.Application{File: "a.yaml", Source: strings.Replace(file("own", 100).Source, "[{",
+		"[{name: other, type: video.generate, gpuTypes: [any], timeoutSeconds: 200, gpuSecondsPerSecond: 1, params: {properties: {n: {maximum: 3, default: 2}}}}, {", 1) +
 		"\naliases: [{name: fast, models: {own: 1, other: 1}}]"}
 
 	t.Run("KeepsTheChoiceOnTheJob", func(t *testing.T) {
@@ -379,7 +382,8 @@ func TestRestore(t *testing.T) {
 	t.Run("RefusesAnAliasThatWouldLeadNowhere", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
-		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: "aliases: [{name: fast, models: {drill: 1}}]"})
+		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml",
+			Source: "aliases: [{name: fast, models: {drill: 1}}]"})
 		require.NoError(t, err)
 		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "fast", false))
 		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
@@ -396,6 +400,7 @@ func TestRestore(t *testing.T) {
 		}
 		changes, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "a.yaml", Source: source})
 		require.NoError(t, err)
-		require.Equal(t, []catalogue.ChangeKind{catalogue.Unchanged, catalogue.Unchanged}, []catalogue.ChangeKind{changes[0].Kind, changes[1].Kind})
+		require.Equal(t, []catalogue.ChangeKind{catalogue.Unchanged, catalogue.Unchanged},
+			[]catalogue.ChangeKind{changes[0].Kind, changes[1].Kind})
 	})
 }

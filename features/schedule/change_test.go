@@ -177,7 +177,8 @@ func TestBackfillsDoNotOverlap(t *testing.T) {
 		r.pass(t)
 		s, err := r.schedules.Get(t.Context(), r.Client, s.ID)
 		require.NoError(t, err)
-		fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(4 * time.Hour), MaxFires: 10})
+		fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(4 * time.Hour),
+			MaxFires: 10})
 		require.NoError(t, err)
 		require.Empty(t, fired, "what its times submitted runs")
 

@@ -48,7 +48,8 @@ func repeated(ctx context.Context, tx bun.Tx, s *models.Schedule) (*models.Sched
 	case err != nil:
 		return nil, fmt.Errorf("look up the key: %w", err)
 	case !bytes.Equal(known.RequestDigest, s.RequestDigest):
-		return nil, apierror.New(apierror.CodeIdempotencyConflict, "A schedule was made with this idempotency key and another request: send the same request, or another key.").In("idempotencyKey")
+		return nil, apierror.New(apierror.CodeIdempotencyConflict,
+			"A schedule was made with this idempotency key and another request: send the same request, or another key.").In("idempotencyKey")
 	}
 	return known, nil
 }
@@ -62,7 +63,8 @@ func nameAfter(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	}
 	when := text.Clip(times.Words(), 40)
 	of := cmp.Or(s.Workflow, s.Model)
-	for _, more := range []string{"", " (" + text.Moment(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + text.MomentToSecond(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + string(s.ID)[len(s.ID)-12:] + ")"} {
+	for _, more := range []string{"", " (" + text.Moment(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" +
+		text.MomentToSecond(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + string(s.ID)[len(s.ID)-12:] + ")"} {
 		s.Name = text.Clip(of, 98-len(when)-len(more)) + " " + when + more
 		if _, err := models.GetScheduleByName(ctx, tx, s.AccountID, s.Name); errors.Is(err, sql.ErrNoRows) {
 			return nil

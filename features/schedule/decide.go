@@ -193,7 +193,8 @@ func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (sl
 		oldest = missed
 	}
 	from := latest(s.DecidedUntil, oldest.Add(-reach))
-	if first := times.Next(s.DecidedUntil); s.CatchUp == models.CatchUpCoalesce && !first.IsZero() && first.Add(jitter(s, first)).Before(missed) {
+	if first := times.Next(s.DecidedUntil); s.CatchUp == models.CatchUpCoalesce && !first.IsZero() &&
+		first.Add(jitter(s, first)).Before(missed) {
 		if last = lastDue(s, times, now, from); !last.IsZero() {
 			from = latest(from, earliest(last.Add(-time.Nanosecond), now.Add(-reach-time.Nanosecond)))
 		}
@@ -286,7 +287,8 @@ func (r *rows) leave(first, last time.Time) {
 		reason += fmt.Sprintf("; so are the slots until %s", text.Moment(last.UTC(), r.now))
 	}
 	r.slots = append(r.slots, &models.ScheduleSlot{
-		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: models.SlotCron, State: models.SlotSkipped, Tier: r.s.Tier, Reason: reason, LeftOut: r.why, EndedAt: r.now,
+		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: models.SlotCron, State: models.SlotSkipped, Tier: r.s.Tier,
+		Reason: reason, LeftOut: r.why, EndedAt: r.now,
 	})
 }
 
@@ -307,7 +309,8 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
 func pending(s *models.Schedule, slot, fires, now time.Time) *models.ScheduleSlot {
-	row := &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: models.SlotCron, State: models.SlotPending, Tier: s.Tier, DueAt: fires}
+	row := &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: models.SlotCron, State: models.SlotPending,
+		Tier: s.Tier, DueAt: fires}
 	if fires.Before(now.Add(-late)) {
 		rank := slices.Index(models.Tiers, s.Tier)
 		row.Cause = models.SlotCatchUp

@@ -223,7 +223,8 @@ func (r *Runner) besideBackfill(ctx context.Context, s *models.Schedule, slot *m
 		return err == nil, false, err
 	}
 	if !timed(slot) {
-		ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of a backfill had not ended; overlap is %s", name(open[0]), s.Overlap))
+		ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of a backfill had not ended; overlap is %s", name(open[0]),
+			s.Overlap))
 		return false, ended, err
 	}
 	slot.Reason = fmt.Sprintf("it waits for %s of a backfill; overlap is %s", name(open[0]), s.Overlap)
@@ -259,7 +260,8 @@ func timed(slot *models.ScheduleSlot) bool {
 
 // end writes the final state of a slot, and reports whether it did: another process may have ended
 // it before.
-func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool, error) {
+func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool,
+	error) {
 	slot.State, slot.Reason = state, reason
 	ended, err := models.EndSlot(ctx, r.DB, slot)
 	if ended {
@@ -269,7 +271,8 @@ func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.Sched
 }
 
 // leave is end for a slot that is left out.
-func (r *Runner) leave(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why models.LeftOut, reason string) (bool, error) {
+func (r *Runner) leave(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why models.LeftOut, reason string) (bool,
+	error) {
 	slot.LeftOut = why
 	state := models.SlotSkipped
 	if why == models.LeftRefused || why == models.LeftGivenUp {
@@ -304,7 +307,8 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 			slot.Reason = why.Message
 			return false, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
 		case slot.Cause != models.SlotTrigger:
-			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"), gaveUp))
+			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"),
+				gaveUp))
 		}
 	}
 	return r.leave(ctx, s, slot, models.LeftRefused, why.Message)
@@ -317,7 +321,8 @@ func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.S
 	if err != nil {
 		return "", err
 	}
-	from, within, rule := slot.At.Add(jitter(s, slot.At)), max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute), "catchUpWindowSeconds"
+	from, within, rule := slot.At.Add(jitter(s, slot.At)), max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute),
+		"catchUpWindowSeconds"
 	switch {
 	case slot.Cause == models.SlotTrigger:
 		return "it was fired by hand", nil

@@ -88,7 +88,8 @@ func (in *Input) checkTimes() error {
 func (in *Input) checkRange(now time.Time) error {
 	for field, at := range map[string]*time.Time{"startAt": in.StartAt, "endAt": in.EndAt} {
 		if at != nil && (at.Before(now.AddDate(-maxYears, 0, 0)) || at.After(now.AddDate(maxYears, 0, 0))) {
-			return apierror.Invalid(field, "%s must be within %d years of now; it is %s. Leave it out if the schedule needs none.", field, maxYears, text.Moment(at.UTC(), now))
+			return apierror.Invalid(field, "%s must be within %d years of now; it is %s. Leave it out if the schedule needs none.", field, maxYears,
+				text.Moment(at.UTC(), now))
 		}
 	}
 	return nil
@@ -105,7 +106,8 @@ func (in *Input) checkNumbers() error {
 	case in.JitterSeconds < 0 || in.JitterSeconds > maxJitter:
 		return apierror.Invalid("jitterSeconds", "jitterSeconds must be from 0 to %d; it is %d.", maxJitter, in.JitterSeconds)
 	case *in.CatchUpWindowSeconds < 0 || *in.CatchUpWindowSeconds > maxWindow:
-		return apierror.Invalid("catchUpWindowSeconds", "catchUpWindowSeconds must be from 0 to %d; it is %d.", maxWindow, *in.CatchUpWindowSeconds)
+		return apierror.Invalid("catchUpWindowSeconds", "catchUpWindowSeconds must be from 0 to %d; it is %d.", maxWindow,
+			*in.CatchUpWindowSeconds)
 	case in.StartAt != nil && in.EndAt != nil && !in.EndAt.After(*in.StartAt):
 		return apierror.Invalid("endAt", "endAt must be after the start.")
 	}
@@ -130,7 +132,8 @@ func checkZone(name string) error {
 	if known {
 		return nil
 	}
-	return apierror.Invalid("timezone", "%q is no time zone of the IANA database: use a name such as Europe/Berlin or UTC. A fixed offset has a name, too: Etc/GMT-2 is two hours ahead of UTC.", text.Clip(name, 64))
+	return apierror.Invalid("timezone",
+		"%q is no time zone of the IANA database: use a name such as Europe/Berlin or UTC. A fixed offset has a name, too: Etc/GMT-2 is two hours ahead of UTC.", text.Clip(name, 64))
 }
 
 // Times returns when a stored schedule fires.
@@ -141,7 +144,8 @@ func Times(s *models.Schedule) (cron.Times, error) {
 	}
 	t := cron.Times{
 		Zone: zone, Gap: s.DSTGap, Overlap: s.DSTOverlap,
-		Every: time.Duration(s.EverySeconds) * time.Second, Anchor: cmp.Or(s.StartAt, s.CreatedAt.Truncate(time.Second)), Start: s.StartAt, End: s.EndAt,
+		Every: time.Duration(s.EverySeconds) * time.Second, Anchor: cmp.Or(s.StartAt, s.CreatedAt.Truncate(time.Second)), Start: s.StartAt,
+		End: s.EndAt,
 	}
 	if s.Cron != "" {
 		t.Expression, err = cron.Parse(s.Cron)

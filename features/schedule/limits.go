@@ -123,8 +123,9 @@ func checkRate(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	if s.Cron != "" {
 		field = "cron"
 	}
-	return apierror.New(apierror.CodeQuotaExceeded, "This schedule has up to %s an hour, and the other schedules of this account %d. The limit of the account is %d an hour, which is %d a minute. "+
-		"Let it fire less often, or pause or delete others. An operator can raise the limit with the account's submits per minute.",
+	return apierror.New(apierror.CodeQuotaExceeded,
+		"This schedule has up to %s an hour, and the other schedules of this account %d. The limit of the account is %d an hour, which is %d a minute. "+
+			"Let it fire less often, or pause or delete others. An operator can raise the limit with the account's submits per minute.",
 		text.Count(s.SlotsAnHour, "slot"), others, most, most/60).In(field)
 }
 
@@ -139,8 +140,9 @@ func checkWaiting(ctx context.Context, tx bun.Tx, account models.AccountID, inse
 	if most == 0 || inserted == 0 || use[account].Waiting <= most {
 		return nil
 	}
-	return apierror.New(apierror.CodeQuotaExceeded, "This would fire %s, but %d others of this account already wait; the limit is %d together. Nothing was fired. "+
-		"Choose a shorter time, or try again when fewer wait.", text.Count(inserted, "slot"), use[account].Waiting-inserted, most).In("maxFires")
+	return apierror.New(apierror.CodeQuotaExceeded,
+		"This would fire %s, but %d others of this account already wait; the limit is %d together. Nothing was fired. "+
+			"Choose a shorter time, or try again when fewer wait.", text.Count(inserted, "slot"), use[account].Waiting-inserted, most).In("maxFires")
 }
 
 // takeSlots takes so many slots by hand from the rate of an account, or returns RATE_LIMITED. A slot
@@ -169,5 +171,6 @@ func (v *Schedules) takeSlots(ctx context.Context, account models.AccountID, n i
 		return nil
 	}
 	v.Submitter.Admission.Rates.Give(ctx, name, keys[:taken], most)
-	return apierror.Later(apierror.CodeRateLimited, wait, "This account has reached its limit of %d slots fired by hand per minute. Nothing was fired.", most)
+	return apierror.Later(apierror.CodeRateLimited, wait,
+		"This account has reached its limit of %d slots fired by hand per minute. Nothing was fired.", most)
 }

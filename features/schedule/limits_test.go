@@ -53,7 +53,8 @@ func (r rig) states(t *testing.T, account models.AccountID) map[models.SlotState
 		State models.SlotState `bun:"state"`
 		N     int              `bun:"n"`
 	}
-	require.NoError(t, r.DB.NewRaw("SELECT state, count(*) AS n FROM schedule_slots WHERE account_id = ? GROUP BY 1", account).Scan(t.Context(), &rows))
+	require.NoError(t, r.DB.NewRaw("SELECT state, count(*) AS n FROM schedule_slots WHERE account_id = ? GROUP BY 1",
+		account).Scan(t.Context(), &rows))
 	states := map[models.SlotState]int{}
 	for _, row := range rows {
 		states[row.State] = row.N
@@ -133,7 +134,8 @@ func TestLimits(t *testing.T) {
 		c.pass(t, time.Hour)
 		c.pass(t, 10*time.Second) // what was held
 		var reasons []string
-		require.NoError(t, c.DB.NewRaw("SELECT DISTINCT reason FROM schedule_slots WHERE account_id = ? AND state IN ('REFUSED', 'SKIPPED')", free.AccountID).Scan(t.Context(), &reasons))
+		require.NoError(t, c.DB.NewRaw("SELECT DISTINCT reason FROM schedule_slots WHERE account_id = ? AND state IN ('REFUSED', 'SKIPPED')",
+			free.AccountID).Scan(t.Context(), &reasons))
 		require.NotEmpty(t, reasons)
 		for _, reason := range reasons {
 			require.Regexp(t, `Given up after \d+ attempts?: it is [\d hmins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
@@ -162,7 +164,8 @@ func TestLimits(t *testing.T) {
 				continue
 			}
 			jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
-			require.ErrorContains(t, err, "This schedule has up to 1800 slots an hour, and the other schedules of this account 3600. The limit of the account is 3600 an hour, which is 60 a minute.")
+			require.ErrorContains(t, err,
+				"This schedule has up to 1800 slots an hour, and the other schedules of this account 3600. The limit of the account is 3600 an hour, which is 60 a minute.")
 		}
 		require.Equal(t, 2, made, "60 a minute, also at once")
 
@@ -210,7 +213,8 @@ func TestLimits(t *testing.T) {
 		past.From, past.To = past.To, past.To.Add(10*time.Hour)
 		_, err = c.schedules.FireSlots(t.Context(), free, s.ID, past)
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
-		require.ErrorContains(t, err, "This would fire 600 slots, but 599 others of this account already wait; the limit is 1000 together. Nothing was fired.")
+		require.ErrorContains(t, err,
+			"This would fire 600 slots, but 599 others of this account already wait; the limit is 1000 together. Nothing was fired.")
 		require.LessOrEqual(t, c.states(t, free.AccountID)[models.SlotPending], 600)
 	})
 

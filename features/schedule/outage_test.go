@@ -87,7 +87,8 @@ func TestOutage(t *testing.T) {
 			}
 		}
 		for n := range 5 {
-			inputs = append(inputs, every(fmt.Sprint("skip ", n), models.TierPro, models.CatchUpSkip), every(fmt.Sprint("all ", n), models.TierPro, models.CatchUpAll))
+			inputs = append(inputs, every(fmt.Sprint("skip ", n), models.TierPro, models.CatchUpSkip),
+				every(fmt.Sprint("all ", n), models.TierPro, models.CatchUpAll))
 		}
 		r.createAll(t, inputs)
 		// Nothing ran for four hours and a minute, so that no slot is on time.

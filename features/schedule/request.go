@@ -43,7 +43,8 @@ func (r Request) checkRepeated() error {
 		return nil
 	}
 	if r.Workflow.IdempotencyKey != nil {
-		return apierror.Invalid("workflow.idempotencyKey", "The workflow of a schedule cannot have idempotencyKey: it would be the same for each slot.")
+		return apierror.Invalid("workflow.idempotencyKey",
+			"The workflow of a schedule cannot have idempotencyKey: it would be the same for each slot.")
 	}
 	if r.Workflow.Reuse != "" {
 		return apierror.Invalid("workflow.reuse", "The workflow of a schedule cannot have reuse: every slot would reuse the same results.")
@@ -51,7 +52,8 @@ func (r Request) checkRepeated() error {
 	for i := range r.Workflow.Jobs {
 		n := &r.Workflow.Jobs[i]
 		if field := fixed(&n.Job); field != "" {
-			return apierror.Invalid("workflow.jobs."+n.Key+".job."+field, "The node %s cannot have %s: it would be the same for each slot of the schedule.", n.Key, field)
+			return apierror.Invalid("workflow.jobs."+n.Key+".job."+field,
+				"The node %s cannot have %s: it would be the same for each slot of the schedule.", n.Key, field)
 		}
 	}
 	return nil
@@ -115,7 +117,8 @@ func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 		return fmt.Errorf("encode the request: %w", err)
 	}
 	if len(plain) > maxRequest {
-		return apierror.Invalid("workflow.jobs", "The workflow has %d jobs and %d kB; a schedule can store %d kB. Shorten it, or split it among several schedules.",
+		return apierror.Invalid("workflow.jobs",
+			"The workflow has %d jobs and %d kB; a schedule can store %d kB. Shorten it, or split it among several schedules.",
 			s.WorkflowJobs, len(plain)>>10, maxRequest>>10)
 	}
 	sealed, err := sealer.Seal(plain, []byte(s.ID))

@@ -40,7 +40,8 @@ func newRunner(s *jobstest.Stack, submitter *submit.Submitter) *schedule.Runner 
 }
 
 func hourly(name string) schedule.Input {
-	return schedule.Input{Name: name, EverySeconds: 3600, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
+	return schedule.Input{Name: name, EverySeconds: 3600,
+		Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
 }
 
 func (r rig) create(t *testing.T, in schedule.Input) *models.Schedule {
@@ -206,7 +207,8 @@ func TestSchedule(t *testing.T) {
 		_, err = r.schedules.FireNow(t.Context(), r.Client, s.ID, time.Time{})
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		require.ErrorContains(t, err, ": they flood the API. Try again")
-		_, err = r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: time.Now().Add(-9 * time.Hour), To: time.Now().Add(-5 * time.Hour), MaxFires: 9})
+		_, err = r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: time.Now().Add(-9 * time.Hour),
+			To: time.Now().Add(-5 * time.Hour), MaxFires: 9})
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		health, err := models.ReadHealth(t.Context(), r.DB, time.Minute, 10)
 		require.NoError(t, err)

@@ -50,7 +50,8 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	s := &models.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID, CreatedAt: now}
+	s := &models.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID,
+		CreatedAt: now}
 	if err := v.set(s, in, tier, now); err != nil {
 		return nil, err
 	}
@@ -144,7 +145,8 @@ func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time
 // sameTimes reports whether a schedule has its slots at the times of an input. Whatever else changes, the
 // slots that are due stay due.
 func (in Input) sameTimes(s *models.Schedule) bool {
-	return s.Cron == in.Cron && s.EverySeconds == in.EverySeconds && s.Timezone == in.Timezone && s.DSTGap == in.DSTGap && s.DSTOverlap == in.DSTOverlap &&
+	return s.Cron == in.Cron && s.EverySeconds == in.EverySeconds && s.Timezone == in.Timezone && s.DSTGap == in.DSTGap &&
+		s.DSTOverlap == in.DSTOverlap &&
 		s.StartAt.Equal(stored(in.StartAt)) && s.EndAt.Equal(stored(in.EndAt))
 }
 
@@ -174,7 +176,8 @@ func (in Input) plan(s *models.Schedule, now time.Time) (cron.Times, error) {
 	case same || !s.NextSlot.IsZero(): // it may have ended
 		return times, nil
 	case in.EndAt != nil:
-		return times, apierror.Invalid("endAt", "The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
+		return times, apierror.Invalid("endAt",
+			"The schedule would never fire: no time from now, or from its start, until its end matches. Move the end, or leave it out.")
 	}
 	return times, apierror.Invalid("cron", "The schedule would never fire: no time within five years of its start matches.")
 }
@@ -338,7 +341,8 @@ func (v *Schedules) Delete(ctx context.Context, p jobs.Principal, id models.Sche
 }
 
 // change changes a schedule that the caller may change.
-func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string, id models.ScheduleID, act func(context.Context, bun.Tx, *models.Schedule) error) (s *models.Schedule, err error) {
+func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string, id models.ScheduleID,
+	act func(context.Context, bun.Tx, *models.Schedule) error) (s *models.Schedule, err error) {
 	if _, err := v.toChange(ctx, p, id); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,8 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err != nil {
 			return err
 		}
-		slot = &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: models.SlotTrigger, State: models.SlotPending, Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
+		slot = &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: models.SlotTrigger, State: models.SlotPending,
+			Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
 		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
 			return err
 		}
@@ -68,7 +69,8 @@ func notHalted(ctx context.Context, tx bun.Tx) error {
 	}
 	for _, h := range halts {
 		if h.What == models.HaltSchedules {
-			return apierror.Conflict("An operator has halted all schedules since %s: %s. Try again when they are resumed.", text.Moment(h.Since.UTC(), time.Now()), strings.TrimSuffix(h.Reason, "."))
+			return apierror.Conflict("An operator has halted all schedules since %s: %s. Try again when they are resumed.",
+				text.Moment(h.Since.UTC(), time.Now()), strings.TrimSuffix(h.Reason, "."))
 		}
 	}
 	return nil
@@ -103,7 +105,8 @@ type Backfill struct {
 // FireSlots fires the slots of a time in the past that did not fire, nor wait to do so. It returns
 // those that have fired; with PerMinute, the others follow. It returns INVALID_INPUT if there are
 // more slots than allowed, and CONFLICT while schedules are halted.
-func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.ScheduleSlot, err error) {
+func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.ScheduleSlot,
+	err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -135,7 +138,8 @@ func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.S
 		if err := checkWaiting(ctx, tx, s.AccountID, len(written)); err != nil {
 			return err
 		}
-		return p.AuditOf(ctx, tx, "fireSlots", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To, "slots": len(written)})
+		return p.AuditOf(ctx, tx, "fireSlots", s.AccountID, string(id), jobs.Payload{"name": s.Name, "from": b.From, "to": b.To,
+			"slots": len(written)})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "backfill schedule %s", id)
@@ -186,14 +190,17 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 	}
 	for at := times.Next(b.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(b.To); at = times.Next(at) {
 		if len(slots) == b.MaxFires {
-			return nil, now, apierror.Invalid("maxFires", "There are more than %d slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most %d).", b.MaxFires, MaxBackfill)
+			return nil, now, apierror.Invalid("maxFires",
+				"There are more than %d slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most %d).",
+				b.MaxFires, MaxBackfill)
 		}
 		due := now
 		if b.PerMinute > 0 {
 			due = due.Add(time.Duration(len(slots)) * time.Minute / time.Duration(b.PerMinute))
 		}
 		slots = append(slots, &models.ScheduleSlot{
-			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due, DecidedAt: now,
+			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due,
+			DecidedAt: now,
 		})
 	}
 	return slots, now, nil

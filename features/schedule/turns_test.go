@@ -49,8 +49,10 @@ func TestTurns(t *testing.T) {
 		t.Parallel()
 
 		var turns turns
-		due := []models.SlotFlow{flowOf(models.TierBatch, "a", 0), flowOf(models.TierFree, "b", 0), flowOf(models.TierEnterprise, "c", 0), flowOf(models.TierEnterprise, "d", 0)}
-		require.Equal(t, map[string]int{"ENTERPRISE c": 2, "ENTERPRISE d": 2, "FREE b": 1, "BATCH a": 1}, count(turns.share(due, 6, map[models.AccountID]int{})))
+		due := []models.SlotFlow{flowOf(models.TierBatch, "a", 0), flowOf(models.TierFree, "b", 0), flowOf(models.TierEnterprise, "c", 0),
+			flowOf(models.TierEnterprise, "d", 0)}
+		require.Equal(t, map[string]int{"ENTERPRISE c": 2, "ENTERPRISE d": 2, "FREE b": 1, "BATCH a": 1},
+			count(turns.share(due, 6, map[models.AccountID]int{})))
 		require.Len(t, turns.share(due, 0, map[models.AccountID]int{}), 0)
 	})
 

@@ -38,7 +38,8 @@ func TestScheduledWorkflow(t *testing.T) {
 
 		r := newRig(t)
 		s := r.create(t, film("news"))
-		require.Equal(t, []any{"harbour", 2, "", models.TierEnterprise}, []any{s.Workflow, s.WorkflowJobs, s.Model, s.Tier}, "the tier of s2 is the account's")
+		require.Equal(t, []any{"harbour", 2, "", models.TierEnterprise}, []any{s.Workflow, s.WorkflowJobs, s.Model, s.Tier},
+			"the tier of s2 is the account's")
 		uses, err := models.CountSchedulesOf(t.Context(), r.DB, "testcard")
 		require.NoError(t, err)
 		require.Equal(t, 1, uses, "who removes the model learns of the workflow")
@@ -162,7 +163,8 @@ func TestScheduledWorkflow(t *testing.T) {
 				})
 			}
 
-			fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(3 * time.Hour), MaxFires: 10})
+			fired, err := r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: s.CreatedAt, To: s.CreatedAt.Add(3 * time.Hour),
+				MaxFires: 10})
 
 			require.NoError(t, err)
 			slots := r.slots(t, s)
@@ -204,7 +206,8 @@ func TestWorkflowInput(t *testing.T) {
 		"a cycle":            {func(in *workflow.Input) { in.Jobs[1].After = []string{"s2"} }, "workflow.jobs"},
 		"the same key twice": {func(in *workflow.Input) { in.Jobs[0].Key = "s1" }, "workflow.jobs.s1"},
 		"an unknown key":     {func(in *workflow.Input) { in.Jobs[0].After = []string{"s3"} }, "workflow.jobs.s2.after"},
-		"no such result":     {func(in *workflow.Input) { in.Jobs[0].Job.Params = []byte(`{"referenceImage": "{{s1.sound}}"}`) }, "workflow.jobs.s2.job.params"},
+		"no such result": {func(in *workflow.Input) { in.Jobs[0].Job.Params = []byte(`{"referenceImage": "{{s1.sound}}"}`) },
+			"workflow.jobs.s2.job.params"},
 		"a result that does not fit": {func(in *workflow.Input) { in.Jobs[0].Job.Params = []byte(`{"referenceImage": "{{s1.video}}"}`) },
 			"workflow.jobs.s2.job.params.referenceImage"},
 		"a file that does not exist": {func(in *workflow.Input) {
@@ -221,7 +224,8 @@ func TestWorkflowInput(t *testing.T) {
 		"a bad callback":    {func(in *workflow.Input) { in.CallbackURL = "file:///etc/passwd" }, "workflow.callbackUrl"},
 		"too large": {func(in *workflow.Input) {
 			for n := range 30 {
-				in.Jobs = append(in.Jobs, workflow.Node{Key: strings.Repeat("x", n+1), Job: submit.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
+				in.Jobs = append(in.Jobs, workflow.Node{Key: strings.Repeat("x", n+1),
+					Job: submit.Submission{Model: "testcard", Prompt: strings.Repeat("\U0001F3AC", 9999)}})
 			}
 		}, "workflow.jobs"},
 	} {

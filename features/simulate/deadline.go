@@ -12,7 +12,8 @@ import (
 
 // needsOfJobs lists the possible requirements of jobs, which depend on the slack before their
 // deadline.
-var needsOfJobs = []models.Needs{"", models.Needs("").WithSlack(), models.Needs("").WithoutSlack(false), models.Needs("").WithoutSlack(true)}
+var needsOfJobs = []models.Needs{"", models.Needs("").WithSlack(), models.Needs("").WithoutSlack(false),
+	models.Needs("").WithoutSlack(true)}
 
 const (
 	needsNothing = iota

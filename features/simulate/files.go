@@ -103,7 +103,8 @@ func (t *Trace) read(r io.Reader) error {
 		Data []int `json:"data"`
 	}
 	if err := json.NewDecoder(r).Decode(&found); err != nil {
-		return fmt.Errorf("this is not a trace: it must be {\"metadata\": {\"gap_seconds\": 300}, \"data\": [1, 0, …]}: %s", text.Clip(text.Printable(err.Error()), 200))
+		return fmt.Errorf("this is not a trace: it must be {\"metadata\": {\"gap_seconds\": 300}, \"data\": [1, 0, …]}: %s",
+			text.Clip(text.Printable(err.Error()), 200))
 	}
 	return t.set(found.Metadata.GapSeconds, found.Data)
 }
@@ -200,7 +201,8 @@ func Open(name string) (*Scenario, error) {
 		names = append(names, s.Name)
 	}
 	if !strings.ContainsAny(name, "./\\") {
-		return nil, fmt.Errorf("there is no scenario %s: name a file, or one of %s", text.Clip(text.Printable(name), 64), strings.Join(names, ", "))
+		return nil, fmt.Errorf("there is no scenario %s: name a file, or one of %s", text.Clip(text.Printable(name), 64),
+			strings.Join(names, ", "))
 	}
 	var s *Scenario
 	f, err := os.Open(name)

@@ -95,7 +95,8 @@ type tick struct {
 }
 
 var laneColors = map[models.Tier]string{
-	models.TierCritical: "#805ad5", models.TierEnterprise: "#c53030", models.TierPro: "#d69e2e", models.TierFree: "#3182ce", models.TierBatch: "#718096",
+	models.TierCritical: "#805ad5", models.TierEnterprise: "#c53030", models.TierPro: "#d69e2e", models.TierFree: "#3182ce",
+	models.TierBatch: "#718096",
 }
 
 // waiting plots how many jobs wait in each lane.

@@ -90,7 +90,8 @@ func (p *past) add(key arrivalKey, jobs, gpuSeconds float64) {
 	if !known {
 		i = len(p.history.Hours)
 		p.index[key] = i
-		p.history.Hours = append(p.history.Hours, models.ArrivalHour{Model: key.model, Tier: key.tier, Hour: epoch.Add(time.Duration(key.hour) * time.Hour)})
+		p.history.Hours = append(p.history.Hours, models.ArrivalHour{Model: key.model, Tier: key.tier,
+			Hour: epoch.Add(time.Duration(key.hour) * time.Hour)})
 	}
 	p.history.Hours[i].Jobs += jobs
 	p.history.Hours[i].GPUSeconds += gpuSeconds

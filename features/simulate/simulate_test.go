@@ -164,8 +164,10 @@ func TestOrder(t *testing.T) {
 	for i, w := range []struct {
 		tier models.Tier
 		work float64
-	}{{models.TierPro, 3}, {models.TierFree, 1}, {models.TierPro, 7}, {models.TierBatch, 2}, {models.TierFree, 5}, {models.TierEnterprise, 4}} {
-		s.Workload = append(s.Workload, Workload{Tier: w.tier, Accounts: 2, Jobs: 12 + i, Model: "drill", GPUSeconds: w.work, times: make([]float64, 12+i)})
+	}{{models.TierPro, 3}, {models.TierFree, 1}, {models.TierPro, 7}, {models.TierBatch, 2}, {models.TierFree, 5},
+		{models.TierEnterprise, 4}} {
+		s.Workload = append(s.Workload, Workload{Tier: w.tier, Accounts: 2, Jobs: 12 + i, Model: "drill", GPUSeconds: w.work,
+			times: make([]float64, 12+i)})
 	}
 	s.Seed = 5
 	p := newSim(s)
@@ -281,16 +283,17 @@ func TestRead(t *testing.T) {
 
 	good := strings.Replace(mixed, "NOTICE", "noticeSeconds: 0", 1)
 	for name, c := range map[string]struct{ from, to, wrong string }{
-		"UnknownKey":   {"hours: 3", "hours: 3\nhuors: 3", `bad.yaml:3: unknown field "huors"`},
-		"Negative":     {"detectSeconds: 20", "detectSeconds: -1", "bad.yaml:11: detectSeconds must be from 0 to 86400"},
-		"NotANumber":   {"hours: 3", "hours: .nan", "bad.yaml:2: hours must be from"},
-		"Infinite":     {"preemptionsPerHour: 3", "preemptionsPerHour: .inf", "bad.yaml:11: preemptionsPerHour must be from 0 to 60"},
-		"TooManyJobs":  {"jobs: 600", "jobs: 1000000000", "bad.yaml:4: jobs must be from 1 to 2000000"},
-		"SumOfJobs":    {"jobs: 600, model", "jobs: 1999999, model", "a scenario may have 2000000 jobs; these are more"},
-		"NoSuchModel":  {"model: ltx-video, durationSeconds", "model: nope, durationSeconds", "bad.yaml:4: There is no model of that name"},
-		"NoSuchTier":   {"tier: FREE", "tier: GOLD", "bad.yaml:5: tier must be one of"},
-		"NoPoolRuns":   {"models: [ltx-video, wan-1.3b]", "models: [ltx-video]", "bad.yaml:5: no pool runs the model wan-1.3b"},
-		"PoolAccounts": {"minWorkers: 1", "minWorkers: 1, accounts: [acc_01a215a3-305f-71b4-a294-02b4e16bae2c]", "bad.yaml:8: a scenario's accounts have no ids"},
+		"UnknownKey":  {"hours: 3", "hours: 3\nhuors: 3", `bad.yaml:3: unknown field "huors"`},
+		"Negative":    {"detectSeconds: 20", "detectSeconds: -1", "bad.yaml:11: detectSeconds must be from 0 to 86400"},
+		"NotANumber":  {"hours: 3", "hours: .nan", "bad.yaml:2: hours must be from"},
+		"Infinite":    {"preemptionsPerHour: 3", "preemptionsPerHour: .inf", "bad.yaml:11: preemptionsPerHour must be from 0 to 60"},
+		"TooManyJobs": {"jobs: 600", "jobs: 1000000000", "bad.yaml:4: jobs must be from 1 to 2000000"},
+		"SumOfJobs":   {"jobs: 600, model", "jobs: 1999999, model", "a scenario may have 2000000 jobs; these are more"},
+		"NoSuchModel": {"model: ltx-video, durationSeconds", "model: nope, durationSeconds", "bad.yaml:4: There is no model of that name"},
+		"NoSuchTier":  {"tier: FREE", "tier: GOLD", "bad.yaml:5: tier must be one of"},
+		"NoPoolRuns":  {"models: [ltx-video, wan-1.3b]", "models: [ltx-video]", "bad.yaml:5: no pool runs the model wan-1.3b"},
+		"PoolAccounts": {"minWorkers: 1", "minWorkers: 1, accounts: [acc_01a215a3-305f-71b4-a294-02b4e16bae2c]",
+			"bad.yaml:8: a scenario's accounts have no ids"},
 		"PoolMinimum":  {"minWorkers: 1", "minWorkers: 21", "bad.yaml:8: minWorkers must be from 0 to maxWorkers, which is 20"},
 		"KnownHours":   {"atHour: 1, pricePer", "knownHours: -1, atHour: 1, pricePer", "knownHours must be from 0"},
 		"NaNPrice":     {"pricePerHourUsd: 0.5", "pricePerHourUsd: .nan", "bad.yaml:8: pricePerHourUsd must be from 0"},
@@ -304,11 +307,15 @@ func TestRead(t *testing.T) {
 		"NoTrace":      {"reclaims:", "traces: [{ pool: a, file: missing.json }]\nreclaims:", "no such file"},
 		"NotATrace":    {"reclaims:", "traces: [{ pool: a, file: bad.json }]\nreclaims:", "this is not a trace"},
 		"EmptyTrace":   {"reclaims:", "traces: [{ pool: a, file: empty.json }]\nreclaims:", "a trace must have 1 to 1000000 numbers"},
-		"TraceOfMinus": {"reclaims:", "traces: [{ pool: a, file: minus.json }]\nreclaims:", "number 2 of the trace must be a number of machines from 0; it is -1"},
-		"TwoTraces":    {"reclaims:", "traces: [{ pool: a, file: minus.json, machines: [1] }]\nreclaims:", "a trace has a file, or gapSeconds and machines, and not both"},
-		"NoGap":        {"reclaims:", "traces: [{ pool: a, machines: [1] }]\nreclaims:", "the gap of a trace must be from 1 to 86400 seconds; it is 0"},
-		"FinishBy":     {"jobs:", "finishByHours: .nan, jobs:", "finishByHours must be from 0 to 744"},
-		"BadTimes":     {"arrivals: { shape: burst, atHour: 1, minutes: 10 }", "arrivals: { shape: times, file: times.csv }", "line 3: the first column must be the seconds"},
+		"TraceOfMinus": {"reclaims:", "traces: [{ pool: a, file: minus.json }]\nreclaims:",
+			"number 2 of the trace must be a number of machines from 0; it is -1"},
+		"TwoTraces": {"reclaims:", "traces: [{ pool: a, file: minus.json, machines: [1] }]\nreclaims:",
+			"a trace has a file, or gapSeconds and machines, and not both"},
+		"NoGap": {"reclaims:", "traces: [{ pool: a, machines: [1] }]\nreclaims:",
+			"the gap of a trace must be from 1 to 86400 seconds; it is 0"},
+		"FinishBy": {"jobs:", "finishByHours: .nan, jobs:", "finishByHours must be from 0 to 744"},
+		"BadTimes": {"arrivals: { shape: burst, atHour: 1, minutes: 10 }", "arrivals: { shape: times, file: times.csv }",
+			"line 3: the first column must be the seconds"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -208,7 +208,8 @@ func (s *sim) stream(purpose, index uint64) *rand.Rand {
 
 func (s *sim) makePool(i int, spec models.PoolSpec) {
 	p := &pool{
-		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, first: spec.PricePerHourUSD, random: s.stream(1, uint64(i)),
+		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, first: spec.PricePerHourUSD,
+		random: s.stream(1, uint64(i)),
 	}
 	if ratio, known := s.Machines.GPUs[spec.GPUType]; known {
 		p.ratio = ratio

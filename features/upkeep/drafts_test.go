@@ -45,7 +45,8 @@ func TestReviewDrafts(t *testing.T) {
 		s := jobstest.New(t)
 		_, err := s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{DraftsKeptHours: new(1)})
 		require.NoError(t, err)
-		draft := jobstest.FinishDraft(t, s, s.Worker(t, "one"), jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }))
+		draft := jobstest.FinishDraft(t, s, s.Worker(t, "one"),
+			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} }))
 		require.InDelta(t, 3600, draft.KeptUntil.Sub(draft.CompletedAt).Seconds(), 0)
 		passes(t, s, "1 hour")
 

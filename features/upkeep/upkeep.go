@@ -209,7 +209,8 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 func forgetHints(ctx context.Context, tx bun.Tx) (int, error) {
 	gone, err := models.DeleteOldHints(ctx, tx, hintAge, rowBatch)
 	for _, m := range gone {
-		slog.WarnContext(ctx, "an outbox message was removed, because it could not be relayed", "id", m.ID, "kind", m.Kind, "written", m.CreatedAt)
+		slog.WarnContext(ctx, "an outbox message was removed, because it could not be relayed", "id", m.ID, "kind", m.Kind, "written",
+			m.CreatedAt)
 	}
 	return len(gone), err
 }

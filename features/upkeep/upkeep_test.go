@@ -284,7 +284,8 @@ func TestForgetJobs(t *testing.T) {
 				column = "id"
 			}
 			var left int
-			require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM ? WHERE ? = ?", bun.Ident(table), bun.Ident(column), old.ID).Scan(t.Context(), &left))
+			require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM ? WHERE ? = ?", bun.Ident(table), bun.Ident(column), old.ID).Scan(t.Context(),
+				&left))
 			require.Zero(t, left, table)
 		}
 		require.Equal(t, models.JobCompleted, s.Reload(t, younger.ID).Status)

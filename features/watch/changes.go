@@ -44,7 +44,8 @@ func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f models.JobFil
 		return nil, apierror.Invalid("filter.dead", "Dead letters cannot be followed: list them.")
 	}
 	if f.Aside() {
-		return nil, apierror.Invalid("filter.search", "Changes cannot be followed by worker, pool, zone, checkpoint or bulk operation: list the jobs.")
+		return nil, apierror.Invalid("filter.search",
+			"Changes cannot be followed by worker, pool, zone, checkpoint or bulk operation: list the jobs.")
 	}
 	feed, changes, at := w.joinChanges(f.AccountID)
 	return &changeStream{w: w, feed: feed, changes: changes, at: at, filter: f}, nil

@@ -37,7 +37,8 @@ func (w *Watcher) Events(ctx context.Context, p jobs.Principal, id models.JobID,
 		return nil, err
 	}
 	if afterSeq < 0 || afterSeq > int64(job.EventSeq) {
-		return nil, apierror.Invalid("afterSeq", "afterSeq must be from 0 to the seq of the job's newest event, which is %d; it is %d.", job.EventSeq, afterSeq)
+		return nil, apierror.Invalid("afterSeq", "afterSeq must be from 0 to the seq of the job's newest event, which is %d; it is %d.",
+			job.EventSeq, afterSeq)
 	}
 	return &eventStream{w: w, feed: w.join(ctx, job), at: int(afterSeq)}, nil
 }

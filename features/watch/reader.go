@@ -101,7 +101,8 @@ func (r *eventReader) readFeeds(ctx context.Context, feeds map[models.JobID]*fee
 
 // readPage reads the next events of each job that has more than its feed, and returns the jobs
 // that may have still more.
-func (r *eventReader) readPage(ctx context.Context, feeds map[models.JobID]*feed, heads map[models.JobID]models.JobHead) (more []models.JobID, err error) {
+func (r *eventReader) readPage(ctx context.Context, feeds map[models.JobID]*feed,
+	heads map[models.JobID]models.JobHead) (more []models.JobID, err error) {
 	var behind []models.JobHead
 	for id, head := range heads {
 		if at := feeds[id].events.newest(); at < head.EventSeq {

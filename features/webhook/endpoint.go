@@ -39,13 +39,15 @@ const (
 // it with its secret, which is shown only now. Without events the endpoint receives all events
 // of its format. It returns INVALID_INPUT (url, events), or CONFLICT if the account has as
 // many endpoints as it may have.
-func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat,
+	events []string) (*models.WebhookEndpoint, string, error) {
 	return w.CreateEndpointOnce(ctx, p, models.NewWebhookEndpointID(), url, format, events)
 }
 
 // CreateEndpointOnce is CreateEndpoint with an id for the endpoint. It returns CONFLICT if the id is
 // taken, as when a form is sent twice.
-func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID, url string,
+	format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, "", err
 	}
@@ -96,7 +98,8 @@ func validEvents(format models.WebhookFormat, events []string) ([]string, error)
 	}
 	for _, event := range events {
 		if !slices.Contains(all, event) {
-			return nil, apierror.Invalid("events", "events of the format %s are %s; there is no %q.", format, strings.Join(all, ", "), text.Clip(event, 64))
+			return nil, apierror.Invalid("events", "events of the format %s are %s; there is no %q.", format, strings.Join(all, ", "),
+				text.Clip(event, 64))
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(events))), nil
@@ -117,7 +120,8 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 
 // RotateSecret gives an endpoint a new secret, which is shown only now. The old secret also
 // signs for 24 hours. Only the endpoint's own account may rotate it.
-func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string, error) {
+func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string,
+	error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, "", err
 	}
@@ -133,7 +137,8 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 		return nil, "", err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		return apierror.OrNotFound(models.RotateWebhookSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap), "webhook endpoint")
+		return apierror.OrNotFound(models.RotateWebhookSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap),
+			"webhook endpoint")
 	})
 	return endpoint, secret, apierror.Wrap(err, "rotate the secret of %s", id)
 }
@@ -155,7 +160,8 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		}
 		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
 		if errors.Is(err, sql.ErrNoRows) {
-			endpoint, secret, err = change.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard, change.WebhookEvents[models.FormatStandard])
+			endpoint, secret, err = change.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard,
+				change.WebhookEvents[models.FormatStandard])
 			if err != nil {
 				return err
 			}

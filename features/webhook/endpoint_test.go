@@ -31,7 +31,8 @@ func TestWebhookEndpoint(t *testing.T) {
 		for _, url := range []string{
 			"", "http://example.com", "ftp://example.com", "file:///etc/passwd", "//example.com", "/hook", "https://" + strings.Repeat("a", 2049),
 			"https://user:pw@example.com", "https://example.com/#x", "https://example.com:0", "https://127.0.0.1/", "https://[::1]/",
-			"https://localhost", "https://169.254.169.254/", "https://metadata.google.internal/", "https://[::ffff:127.0.0.1]/", "https://2130706433/", "https://10.0.0.1/",
+			"https://localhost", "https://169.254.169.254/", "https://metadata.google.internal/", "https://[::ffff:127.0.0.1]/",
+			"https://2130706433/", "https://10.0.0.1/",
 		} {
 			_, _, err := strict.CreateEndpoint(t.Context(), s.Client, url, models.FormatStandard, nil)
 			jobstest.RequireInvalid(t, err, "url")
@@ -75,13 +76,15 @@ func TestWebhookEndpoint(t *testing.T) {
 			events []string
 		}{
 			{models.FormatStandard, []string{"job.done"}}, {models.FormatStandard, []string{"video.completed"}},
-			{models.FormatOpenAI, []string{"job.completed"}}, {models.FormatStandard, []string{"job.completed\r\nX: y"}}, {"OTHER", []string{"job.failed"}},
+			{models.FormatOpenAI, []string{"job.completed"}}, {models.FormatStandard, []string{"job.completed\r\nX: y"}},
+			{"OTHER", []string{"job.failed"}},
 		} {
 			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", c.format, c.events)
 			jobstest.RequireInvalid(t, err, "events")
 		}
 
-		endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", models.FormatStandard, []string{"job.failed", "job.completed", "job.failed"})
+		endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", models.FormatStandard,
+			[]string{"job.failed", "job.completed", "job.failed"})
 
 		require.NoError(t, err)
 		require.Equal(t, []string{"job.completed", "job.failed"}, endpoint.Events)
@@ -184,7 +187,8 @@ func TestWebhookEndpoint(t *testing.T) {
 			_, err = s.Webhooks.Redeliver(t.Context(), p, d.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
-		page, err := s.Reader.WebhookDeliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID}, paging.Request{First: 10})
+		page, err := s.Reader.WebhookDeliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID},
+			paging.Request{First: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
 		_, err = s.Webhooks.Redeliver(t.Context(), s.Admin, d.ID)

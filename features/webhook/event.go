@@ -16,9 +16,11 @@ const resultLinkTTL = 24 * time.Hour
 
 // webhookBody returns the body of a delivery. It is the same at each try, except for the
 // signatures of its links, which are valid from then on.
-func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat, event *models.WebhookEvent, job *models.Job) ([]byte, error) {
+func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat,
+	event *models.WebhookEvent, job *models.Job) ([]byte, error) {
 	if event.Type == models.WebhookTest {
-		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
+		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
+			Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
 	}
 	if event.WorkflowID != "" {
 		return d.workflowBody(ctx, delivery, event)
@@ -40,7 +42,8 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 		Data: endedJob{
 			Summary: summaries[0], Account: event.AccountID, Run: event.Run,
-			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID), NodeKey: lo.EmptyableToPtr(origin.NodeKey),
+			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID),
+			NodeKey: lo.EmptyableToPtr(origin.NodeKey),
 		},
 	})
 }
@@ -60,7 +63,8 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDe
 		return nil, fmt.Errorf("read the origin of workflow %s: %w", w.ID, err)
 	}
 	return json.Marshal(workflowEvent{
-		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID, lo.EmptyableToPtr(origin.ScheduleID)},
+		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID,
+			lo.EmptyableToPtr(origin.ScheduleID)},
 	})
 }
 

@@ -110,18 +110,23 @@ func TestSend_ToMisbehavingReceivers(t *testing.T) {
 		status int
 		says   string
 	}{
-		"its certificate has expired":      {secured(t, with(certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour)))), 0, "The call failed: its TLS certificate has expired or is not valid yet."},
-		"its certificate is not valid yet": {secured(t, with(certificate(t, now.Add(time.Hour), now.Add(2*time.Hour)))), 0, "The call failed: its TLS certificate has expired or is not valid yet."},
-		"its certificate is self-signed":   {secured(t, with(certificate(t, now.Add(-time.Hour), now.Add(time.Hour)))), 0, "The call failed: its TLS certificate is not valid."},
-		"it speaks TLS 1.0 only":           {secured(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}), 0, "The call failed: its server does not speak TLS correctly."},
-		"it speaks HTTP/0.9":               {speak(t, "<p>thank you</p>\n", 1), 0, broke},
-		"it sends 1,000 headers":           {heads, 0, broke},
-		"it sends 103 for ever":            {speak(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 1<<20), 0, broke},
-		"it sends only 100 Continue":       {speak(t, "HTTP/1.1 100 Continue\r\n\r\n", 1), 0, "The call failed: no complete answer arrived in time."},
-		"it sends nothing":                 {speak(t, "", 0), 0, "The call failed: no complete answer arrived in time."},
-		"it sends a gzip bomb":             {bomb, 500, "The endpoint responded with status 500 Internal Server Error."},
-		"it is slow after an error":        {drip(503), 503, "The endpoint responded with status 503 Service Unavailable."},
-		"it is slow after a success":       {drip(200), 200, ""}, // it has received the event
+		"its certificate has expired": {secured(t, with(certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour)))), 0,
+			"The call failed: its TLS certificate has expired or is not valid yet."},
+		"its certificate is not valid yet": {secured(t, with(certificate(t, now.Add(time.Hour), now.Add(2*time.Hour)))), 0,
+			"The call failed: its TLS certificate has expired or is not valid yet."},
+		"its certificate is self-signed": {secured(t, with(certificate(t, now.Add(-time.Hour), now.Add(time.Hour)))), 0,
+			"The call failed: its TLS certificate is not valid."},
+		"it speaks TLS 1.0 only": {secured(t, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}), 0,
+			"The call failed: its server does not speak TLS correctly."},
+		"it speaks HTTP/0.9":     {speak(t, "<p>thank you</p>\n", 1), 0, broke},
+		"it sends 1,000 headers": {heads, 0, broke},
+		"it sends 103 for ever":  {speak(t, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 1<<20), 0, broke},
+		"it sends only 100 Continue": {speak(t, "HTTP/1.1 100 Continue\r\n\r\n", 1), 0,
+			"The call failed: no complete answer arrived in time."},
+		"it sends nothing":           {speak(t, "", 0), 0, "The call failed: no complete answer arrived in time."},
+		"it sends a gzip bomb":       {bomb, 500, "The endpoint responded with status 500 Internal Server Error."},
+		"it is slow after an error":  {drip(503), 503, "The endpoint responded with status 503 Service Unavailable."},
+		"it is slow after a success": {drip(200), 200, ""}, // it has received the event
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -154,11 +154,14 @@ func TestWebhookRetry(t *testing.T) {
 		_, err = s.Canceller.Cancel(t.Context(), other, job.ID)
 		require.NoError(t, err)
 
-		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 2, time.Minute)
+		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 2,
+			time.Minute)
 
 		require.NoError(t, err)
-		require.ElementsMatch(t, []models.AccountID{s.Account.ID, other.AccountID}, []models.AccountID{claimed[0].AccountID, claimed[1].AccountID})
-		claimed, err = models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 100, time.Minute)
+		require.ElementsMatch(t, []models.AccountID{s.Account.ID, other.AccountID},
+			[]models.AccountID{claimed[0].AccountID, claimed[1].AccountID})
+		claimed, err = models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 100,
+			time.Minute)
 		require.NoError(t, err)
 		require.Len(t, claimed, 15, "with the one before an account's whole share")
 	})

@@ -38,10 +38,13 @@ func TestSend(t *testing.T) {
 
 		for code, expected := range map[int]string{
 			200: "", 204: "", 299: "",
-			301: "The endpoint responded with status 301: redirects are not followed.", 302: "The endpoint responded with status 302: redirects are not followed.",
-			307: "The endpoint responded with status 307: redirects are not followed.", 308: "The endpoint responded with status 308: redirects are not followed.",
+			301: "The endpoint responded with status 301: redirects are not followed.",
+			302: "The endpoint responded with status 302: redirects are not followed.",
+			307: "The endpoint responded with status 307: redirects are not followed.",
+			308: "The endpoint responded with status 308: redirects are not followed.",
 			304: "The endpoint responded with status 304: redirects are not followed.",
-			400: "The endpoint responded with status 400 Bad Request.", 410: "The endpoint responded with status 410 Gone.", 500: "The endpoint responded with status 500 Internal Server Error.", 799: "The endpoint responded with status 799.",
+			400: "The endpoint responded with status 400 Bad Request.", 410: "The endpoint responded with status 410 Gone.",
+			500: "The endpoint responded with status 500 Internal Server Error.", 799: "The endpoint responded with status 799.",
 		} {
 			url := receive(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Location", "http://169.254.169.254/latest/meta-data")

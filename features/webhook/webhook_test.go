@@ -349,7 +349,8 @@ func TestWebhook(t *testing.T) {
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
 		job := jobstest.CancelledJob(t, s)
-		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 10, time.Minute)
+		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 10,
+			time.Minute)
 		require.NoError(t, err)
 		require.Len(t, claimed, 1)
 
@@ -397,7 +398,8 @@ func TestWebhook_NamesTheOriginOfAJob(t *testing.T) {
 	every.Name, every.Request = "job", schedule.Request{Job: &node}
 	single, err := s.Schedules.Create(t.Context(), s.Client, every)
 	require.NoError(t, err)
-	every.Name, every.Request = "film", schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.Node{{Key: "shots.s1", Job: node}}}}
+	every.Name, every.Request = "film",
+		schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.Node{{Key: "shots.s1", Job: node}}}}
 	film, err := s.Schedules.Create(t.Context(), s.Client, every)
 	require.NoError(t, err)
 	for _, one := range []*models.Schedule{single, film} {

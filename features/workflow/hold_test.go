@@ -81,7 +81,8 @@ func (r rig) count(t *testing.T, w *models.Workflow) map[models.JobStatus]int {
 		Status models.JobStatus
 		N      int
 	}
-	require.NoError(t, r.DB.NewRaw("SELECT status, count(*) AS n FROM jobs WHERE workflow_id = ? GROUP BY status", w.ID).Scan(t.Context(), &rows))
+	require.NoError(t, r.DB.NewRaw("SELECT status, count(*) AS n FROM jobs WHERE workflow_id = ? GROUP BY status", w.ID).Scan(t.Context(),
+		&rows))
 	counts := map[models.JobStatus]int{}
 	for _, row := range rows {
 		counts[row.Status] = row.N
@@ -222,7 +223,8 @@ func TestLongRequests(t *testing.T) {
 			return err
 		}, func() {
 			var free int
-			require.NoError(t, r.DB.NewRaw("SELECT count(*) FROM (SELECT FROM jobs WHERE workflow_id = ? FOR UPDATE SKIP LOCKED) j", w.ID).Scan(t.Context(), &free))
+			require.NoError(t, r.DB.NewRaw("SELECT count(*) FROM (SELECT FROM jobs WHERE workflow_id = ? FOR UPDATE SKIP LOCKED) j",
+				w.ID).Scan(t.Context(), &free))
 			require.GreaterOrEqual(t, free, 121-50)
 			r.works(t)
 		})
@@ -369,9 +371,12 @@ func TestLongRequests(t *testing.T) {
 			becomes models.JobStatus
 			status  models.WorkflowStatus
 		}{
-			"completes": {models.FailureCascade, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, completed) }, queued, models.WorkflowRunning},
-			"fails":     {models.FailureCascade, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, failed) }, failed, models.WorkflowFailed},
-			"tolerated": {models.FailureContinue, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, failed) }, queued, models.WorkflowRunning},
+			"completes": {models.FailureCascade, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, completed) }, queued,
+				models.WorkflowRunning},
+			"fails": {models.FailureCascade, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, failed) }, failed,
+				models.WorkflowFailed},
+			"tolerated": {models.FailureContinue, func(r rig, t *testing.T, _ *models.Job, w *models.Workflow) { r.next(t, w, failed) }, queued,
+				models.WorkflowRunning},
 			"expires": {models.FailureCascade, func(r rig, t *testing.T, root *models.Job, _ *models.Workflow) {
 				r.Exec(t, "UPDATE jobs SET expires_at = clock_timestamp() WHERE id = ?", root.ID)
 				n, err := r.Releaser.Expire(t.Context())

@@ -76,18 +76,21 @@ func (in *Input) check() error {
 		n := &in.Jobs[i]
 		switch {
 		case len(n.Key) > MaxKey || !keyForm.MatchString(n.Key):
-			return apierror.Invalid("jobs", "The key %q of job %d is not valid: a key has up to %d letters, digits, - and _, and parts are separated by dots, as in shots.s1.",
+			return apierror.Invalid("jobs",
+				"The key %q of job %d is not valid: a key has up to %d letters, digits, - and _, and parts are separated by dots, as in shots.s1.",
 				text.Clip(text.Printable(n.Key), 2*MaxKey), i+1, MaxKey)
 		case seen[n.Key]:
 			return apierror.Invalid("jobs."+n.Key, "The key %s occurs twice: each node needs its own.", n.Key)
 		case n.Job.IdempotencyKey != nil:
-			return apierror.Invalid("jobs."+n.Key+".job.idempotencyKey", "The node %s has an idempotencyKey: give one to the whole workflow instead.", n.Key)
+			return apierror.Invalid("jobs."+n.Key+".job.idempotencyKey",
+				"The node %s has an idempotencyKey: give one to the whole workflow instead.", n.Key)
 		}
 		n.OnParentFailure = cmp.Or(n.OnParentFailure, models.FailureCascade)
 		seen[n.Key] = true
 	}
 	if in.Output != "" && !seen[in.Output] {
-		return apierror.Invalid("output", "The workflow's output is the node %s, which does not exist.", text.Clip(text.Printable(in.Output), MaxKey))
+		return apierror.Invalid("output", "The workflow's output is the node %s, which does not exist.",
+			text.Clip(text.Printable(in.Output), MaxKey))
 	}
 	return nil
 }
@@ -109,13 +112,15 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 		}
 		n.After = distinct(after)
 		if edges += len(n.After); edges > MaxEdges {
-			return nil, apierror.Invalid("jobs", "The workflow has more than %d dependencies: put one node between the many nodes and those that wait for them.", MaxEdges)
+			return nil, apierror.Invalid("jobs",
+				"The workflow has more than %d dependencies: put one node between the many nodes and those that wait for them.", MaxEdges)
 		}
 		for _, key := range n.After {
 			parent, known := index[key]
 			switch {
 			case !known:
-				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which does not exist.", n.Key, text.Clip(text.Printable(key), MaxKey))
+				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after %s, which does not exist.", n.Key,
+					text.Clip(text.Printable(key), MaxKey))
 			case parent == i:
 				return nil, apierror.Invalid("jobs."+n.Key+".after", "The node %s comes after itself.", n.Key)
 			}
@@ -137,7 +142,8 @@ func (in *Input) arrange(uses [][]use) ([]int, error) {
 		}
 	}
 	if len(order) < len(in.Jobs) {
-		return nil, apierror.Invalid("jobs", "The workflow has a cycle, so none of these jobs can start: %s. Remove one of the dependencies.", in.cycle(index, open))
+		return nil, apierror.Invalid("jobs", "The workflow has a cycle, so none of these jobs can start: %s. Remove one of the dependencies.",
+			in.cycle(index, open))
 	}
 	return order, nil
 }

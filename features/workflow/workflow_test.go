@@ -104,7 +104,8 @@ func (r rig) next(t *testing.T, w *models.Workflow, ends models.JobStatus) strin
 }
 
 const (
-	blocked, queued, completed, failed, cancelled = models.JobBlocked, models.JobQueued, models.JobCompleted, models.JobFailed, models.JobCancelled
+	blocked, queued, completed, failed, cancelled = models.JobBlocked, models.JobQueued, models.JobCompleted, models.JobFailed,
+		models.JobCancelled
 )
 
 func TestWorkflow(t *testing.T) {
@@ -379,7 +380,8 @@ func TestWorkflow(t *testing.T) {
 		film := func(second string) workflow.Input {
 			changed := node("s2")
 			changed.Job.Prompt = second
-			stitch := workflow.Node{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
+			stitch := workflow.Node{Key: "film", Job: submit.Submission{Model: "video.stitch",
+				Params: []byte(`{"clips": ["{{s1.video}}", "{{s2.video}}"]}`)}}
 			return workflow.Input{Name: "film", Jobs: []workflow.Node{node("s1"), changed, stitch}, Output: "film"}
 		}
 		first, _, err := r.workflows.Submit(t.Context(), r.Client, film("a harbour"))
@@ -594,7 +596,8 @@ func TestWorkflow(t *testing.T) {
 		require.NoError(t, err)
 		second, err := r.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		_, err = second.ExecContext(t.Context(), "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off")
+		_, err = second.ExecContext(t.Context(),
+			"SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off")
 		require.NoError(t, err)
 		var waiting []*models.Job
 		var found sync.WaitGroup
@@ -672,21 +675,30 @@ func TestBadWorkflows(t *testing.T) {
 		field string
 		says  string
 	}{
-		"nothing":            {nil, "jobs", "no jobs"},
-		"too many":           {many, "jobs", "10000"},
-		"a self edge":        {[]workflow.Node{node("a", "a")}, "jobs.a.after", "itself"},
-		"a cycle":            {[]workflow.Node{node("a", "c"), node("b", "a"), node("c", "b"), node("d", "c")}, "jobs", "→"},
-		"an unknown key":     {[]workflow.Node{node("a", "b")}, "jobs.a.after", "comes after b"},
-		"a repeated key":     {[]workflow.Node{node("a"), node("a")}, "jobs.a", "twice"},
-		"a bad key":          {[]workflow.Node{node("a b")}, "jobs", "not valid"},
-		"a key of a job":     {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.IdempotencyKey = new("k") })}, "jobs.a.job.idempotencyKey", "whole workflow"},
-		"a bad job":          {[]workflow.Node{node("a"), with(node("b", "a"), func(in *submit.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
-		"an unknown result":  {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
-		"a result of itself": {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
-		"an unknown output":  {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
-		"a video as a frame": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage", "such as a.lastFrame"},
-		"a file in a prompt": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })}, "jobs.b.job.prompt", "whole value"},
-		"another's job":      {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })}, "jobs.a.job", ""},
+		"nothing":        {nil, "jobs", "no jobs"},
+		"too many":       {many, "jobs", "10000"},
+		"a self edge":    {[]workflow.Node{node("a", "a")}, "jobs.a.after", "itself"},
+		"a cycle":        {[]workflow.Node{node("a", "c"), node("b", "a"), node("c", "b"), node("d", "c")}, "jobs", "→"},
+		"an unknown key": {[]workflow.Node{node("a", "b")}, "jobs.a.after", "comes after b"},
+		"a repeated key": {[]workflow.Node{node("a"), node("a")}, "jobs.a", "twice"},
+		"a bad key":      {[]workflow.Node{node("a b")}, "jobs", "not valid"},
+		"a key of a job": {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.IdempotencyKey = new("k") })},
+			"jobs.a.job.idempotencyKey", "whole workflow"},
+		"a bad job": {[]workflow.Node{node("a"), with(node("b", "a"),
+			func(in *submit.Submission) { in.Params = []byte(`{"durationSeconds": 1000}`) })}, "jobs.b.job.params.durationSeconds", "node b"},
+		"an unknown result": {[]workflow.Node{with(node("a"),
+			func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{b.lastFrame}}"}`) })}, "jobs.a.job.params", "no node"},
+		"a result of itself": {[]workflow.Node{with(node("a"),
+			func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.lastFrame}}"}`) })}, "jobs.a.after", "itself"},
+		"an unknown output": {[]workflow.Node{node("a"), with(node("b"),
+			func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.sound}}"}`) })}, "jobs.b.job.params", "outputs"},
+		"a video as a frame": {[]workflow.Node{node("a"), with(node("b"),
+			func(in *submit.Submission) { in.Params = []byte(`{"referenceImage": "{{a.video}}"}`) })}, "jobs.b.job.params.referenceImage",
+			"such as a.lastFrame"},
+		"a file in a prompt": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })},
+			"jobs.b.job.prompt", "whole value"},
+		"another's job": {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })},
+			"jobs.a.job", ""},
 		"another's video": {[]workflow.Node{with(node("a"), func(in *submit.Submission) {
 			in.Model, in.Prompt, in.Params = "video.stitch", "", []byte(fmt.Sprintf(`{"clips": [%q]}`, theirs.ID))
 		})}, "jobs.a.job.params.clips.0", ""},

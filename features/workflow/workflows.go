@@ -179,7 +179,8 @@ func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.Wo
 
 // List returns those of the caller's workflows that f selects, or of all for operators and viewers,
 // the newest first.
-func (w *Workflows) List(ctx context.Context, p jobs.Principal, f models.WorkflowFilter, of paging.Request) (*paging.Page[*models.Workflow], error) {
+func (w *Workflows) List(ctx context.Context, p jobs.Principal, f models.WorkflowFilter, of paging.Request) (*paging.Page[*models.Workflow],
+	error) {
 	if !text.Valid(f.Name, 0, MaxName) {
 		return nil, apierror.Invalid("name", "name can have up to %d printable characters.", MaxName)
 	}

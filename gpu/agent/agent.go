@@ -169,7 +169,8 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 			a.log = a.log.With("worker", a.id)
 			a.log.Info("worker registered", "instance", c.InstanceID, "models", strings.Join(models, ","))
 			for _, refused := range r.Worker.RefusedModels {
-				a.log.Warn("the worker gets no jobs of a model that it offers; it waits until that changes", "model", refused.Model, "reason", refused.Reason)
+				a.log.Warn("the worker gets no jobs of a model that it offers; it waits until that changes", "model", refused.Model, "reason",
+					refused.Reason)
 			}
 			close(a.registered)
 			return nil

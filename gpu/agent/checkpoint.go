@@ -167,7 +167,8 @@ func (t *attempt) save(ctx context.Context, c *taken) (err error) {
 	if err != nil {
 		return fmt.Errorf("commit the checkpoint at step %d: %w", c.Step, err)
 	}
-	t.log.Info("checkpoint saved", "step", c.Step, "percent", c.Percent, "bytes", object.SizeBytes, "uncompressed", max(note.Size, object.SizeBytes))
+	t.log.Info("checkpoint saved", "step", c.Step, "percent", c.Percent, "bytes", object.SizeBytes, "uncompressed",
+		max(note.Size, object.SizeBytes))
 	return nil
 }
 

@@ -76,9 +76,12 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
 	flags.BoolVar(&s.outboundLoopback, "outbound-loopback", false, "allow http.call to call this machine, for a laptop")
 	flags.StringSliceVar(&s.outboundExcept, "outbound-except", nil, "addresses of Reelay itself, as host:port, which http.call must not call")
-	flags.StringVar(&s.compression, "checkpoint-compression", CompressAuto, "whether to compress checkpoints: auto (where it saves time), off or zstd (always)")
-	flags.StringVar(&s.audience, "identity-audience", "", "what the machine's identity token is for, where a machine of gce registers without a key (default: the endpoint)")
-	flags.StringVar(&s.notices, "notices", metadata.Auto, "whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
+	flags.StringVar(&s.compression, "checkpoint-compression", CompressAuto,
+		"whether to compress checkpoints: auto (where it saves time), off or zstd (always)")
+	flags.StringVar(&s.audience, "identity-audience", "",
+		"what the machine's identity token is for, where a machine of gce registers without a key (default: the endpoint)")
+	flags.StringVar(&s.notices, "notices", metadata.Auto,
+		"whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM, or after a notice that does not say it")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
@@ -132,7 +135,8 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-loopback", "REELAY_OUTBOUND_LOOPBACK")
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
-		"data", "provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models", "runtime", "work-dir", "log",
+		"data", "provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models",
+		"runtime", "work-dir", "log",
 		"identity-audience", "notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))

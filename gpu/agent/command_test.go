@@ -16,13 +16,14 @@ func TestCommand(t *testing.T) {
 		args []string
 		want string
 	}{
-		"NoKey":            {[]string{"--key=", "--data=none"}, "--key is empty: set REELAY_API_KEY"},
-		"NoURL":            {[]string{"--key=k", "--endpoint=nowhere"}, `"nowhere" is not a URL`},
-		"ShortNotice":      {[]string{"--key=k", "--notice=1ms"}, "--notice is 1ms: it must be from 1s to 1h"},
-		"NoGrace":          {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it must be from 100ms to 5m"},
-		"LongHang":         {[]string{"--key=k", "--hang-timeout=6h"}, "--hang-timeout is 6h0m0s: it must be from 1s to 5h"},
-		"StrangeClass":     {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it must be SPOT or ON_DEMAND`},
-		"StrangePacking":   {[]string{"--key=k", "--checkpoint-compression=gzip"}, `--checkpoint-compression is "gzip": it must be auto, off or zstd`},
+		"NoKey":        {[]string{"--key=", "--data=none"}, "--key is empty: set REELAY_API_KEY"},
+		"NoURL":        {[]string{"--key=k", "--endpoint=nowhere"}, `"nowhere" is not a URL`},
+		"ShortNotice":  {[]string{"--key=k", "--notice=1ms"}, "--notice is 1ms: it must be from 1s to 1h"},
+		"NoGrace":      {[]string{"--key=k", "--stop-grace=0s"}, "--stop-grace is 0s: it must be from 100ms to 5m"},
+		"LongHang":     {[]string{"--key=k", "--hang-timeout=6h"}, "--hang-timeout is 6h0m0s: it must be from 1s to 5h"},
+		"StrangeClass": {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it must be SPOT or ON_DEMAND`},
+		"StrangePacking": {[]string{"--key=k", "--checkpoint-compression=gzip"},
+			`--checkpoint-compression is "gzip": it must be auto, off or zstd`},
 		"StrangeLog":       {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
 		"NamelessRuntime":  {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
 		"EmptyRegion":      {[]string{"--key=k", "--region="}, "the region is empty"},

@@ -225,7 +225,8 @@ func TestCompressedCheckpoint(t *testing.T) {
 		t.Parallel()
 		bomb, old := packed(t, make([]byte, 8<<20)), []byte("state")
 		prepare := func(c *control, _ *model) {
-			c.queue(offered(t, object{"step": 7, "encoding": "zstd", "size": 1 << 40}, bomb, "art_new"), offered(t, object{"step": 6}, old, "art_old"))
+			c.queue(offered(t, object{"step": 7, "encoding": "zstd", "size": 1 << 40}, bomb, "art_new"),
+				offered(t, object{"step": 6}, old, "art_old"))
 			c.stored["/art_new"], c.stored["/art_old"] = string(bomb), string(old)
 		}
 		story(t, prepare, func(t *testing.T, f *fixture) {
@@ -242,7 +243,8 @@ func TestCompressedCheckpoint(t *testing.T) {
 	t.Run("OfAnUnknownEncodingIsLeftToNewerAgents", func(t *testing.T) {
 		t.Parallel()
 		prepare := func(c *control, _ *model) {
-			c.queue(offered(t, object{"step": 7, "encoding": "brotli"}, []byte("?"), "art_new"), offered(t, object{"step": 6}, []byte("state"), "art_old"))
+			c.queue(offered(t, object{"step": 7, "encoding": "brotli"}, []byte("?"), "art_new"), offered(t, object{"step": 6}, []byte("state"),
+				"art_old"))
 			c.stored["/art_new"], c.stored["/art_old"] = "?", "state"
 		}
 		story(t, prepare, func(t *testing.T, f *fixture) {

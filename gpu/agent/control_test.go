@@ -68,9 +68,11 @@ type call struct {
 }
 
 func newControl() *control {
-	c := &control{began: time.Now(), stored: map[string]string{}, granted: map[any]any{}, losing: map[string]int{}, answers: map[string]func(object) (object, client.Code){}}
+	c := &control{began: time.Now(), stored: map[string]string{}, granted: map[any]any{}, losing: map[string]int{},
+		answers: map[string]func(object) (object, client.Code){}}
 	beat := func(object) (object, client.Code) { return heartbeatAnswer("CONTINUE"), "" }
-	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact", "storeHandle", "appendLog"} {
+	for _, name := range []string{"heartbeat", "reportProgress", "commitCheckpoint", "rejectCheckpoint", "commitArtifact", "storeHandle",
+		"appendLog"} {
 		c.answers[name] = beat
 	}
 	c.answers["registerWorker"] = func(object) (object, client.Code) {
@@ -231,7 +233,8 @@ func respond(r *http.Request, name string, data object, code client.Code) *http.
 }
 
 func plain(r *http.Request, status int, body []byte) *http.Response {
-	return &http.Response{ContentLength: int64(len(body)), StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader(body))}
+	return &http.Response{ContentLength: int64(len(body)), StatusCode: status, Status: http.StatusText(status), Header: http.Header{},
+		Request: r, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
 // body is what an object holds.
@@ -331,7 +334,8 @@ func (c *control) queue(checkpoints ...object) {
 func lease(checkpoints ...object) object {
 	return object{
 		"attemptId": "att_1", "fencingToken": "token", "attemptNo": 1, "leaseExpiresAt": time.Now(),
-		"job":         object{"id": "job_1", "type": "video.generate", "model": "testcard", "prompt": "a lighthouse", "params": object{"fps": 24}},
+		"job": object{"id": "job_1", "type": "video.generate", "model": "testcard", "prompt": "a lighthouse",
+			"params": object{"fps": 24}},
 		"checkpoints": checkpoints, "checkpointSeconds": 30, "timeoutSeconds": 3600,
 	}
 }
@@ -351,7 +355,8 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{orders: make(chan string, 100), loads: make(chan runtime.Model, 100), started: make(chan runtime.Start, 1), tail: "last words", messages: make(chan runtime.Message, 100)}
+	return &model{orders: make(chan string, 100), loads: make(chan runtime.Model, 100), started: make(chan runtime.Start, 1),
+		tail: "last words", messages: make(chan runtime.Message, 100)}
 }
 
 func (m *model) Announced() runtime.Ready {
@@ -423,7 +428,8 @@ func story(t *testing.T, prepare func(*control, *model), tell func(*testing.T, *
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{control: newControl(), model: newModel(), models: make(chan *model, 10), notices: make(chan Notice), ended: make(chan error, 1), log: &strings.Builder{}}
+		f := &fixture{control: newControl(), model: newModel(), models: make(chan *model, 10), notices: make(chan Notice),
+			ended: make(chan error, 1), log: &strings.Builder{}}
 		prepare(f.control, f.model)
 		api, err := client.New("http://control", "rl_enrol", client.WithTransport(f.control))
 		require.NoError(t, err)

@@ -24,7 +24,8 @@ func framed(t *testing.T, video []byte) func(*control, *model) {
 	return func(c *control, _ *model) {
 		input := object{"id": "art_1", "contentType": "video/mp4", "sizeBytes": size, "checksum": sum, "url": "http://store/art_1"}
 		granted := lease()
-		granted["inputs"], granted["inputNames"] = []object{input, input, input, input}, []string{"referenceImage", "clips.0", "logos.0", "logos.1"}
+		granted["inputs"], granted["inputNames"] = []object{input, input, input, input}, []string{"referenceImage", "clips.0", "logos.0",
+			"logos.1"}
 		granted["inputFrames"] = []any{"LAST", nil, "FIRST", "LAST"}
 		c.leases = append(c.leases, granted)
 		c.stored["/art_1"] = string(video)
@@ -35,7 +36,9 @@ func TestFrames(t *testing.T) {
 	t.Parallel()
 
 	path := filepath.Join(t.TempDir(), "video.mp4")
-	out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=c=black:s=32x32:r=10,format=gray,geq=lum='40+20*N',format=yuv420p", "-frames:v", "8", "-c:v", "libx264", "-qp", "0", path).CombinedOutput()
+	out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i",
+		"color=c=black:s=32x32:r=10,format=gray,geq=lum='40+20*N',format=yuv420p", "-frames:v", "8", "-c:v", "libx264", "-qp", "0",
+		path).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	video, err := os.ReadFile(path)
 	require.NoError(t, err)

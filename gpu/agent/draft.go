@@ -28,7 +28,8 @@ func (t *attempt) determinism() string {
 // no video.
 func (w *watch) endDraft(ctx context.Context, result *runtime.Result) (*runtime.Result, error) {
 	if result.Preview == "" || result.Video != "" {
-		return nil, runtime.Failf(runtime.ModelCrash, "the runtime ended a draft with the video %q and the preview %q: it must have a preview only",
+		return nil, runtime.Failf(runtime.ModelCrash,
+			"the runtime ended a draft with the video %q and the preview %q: it must have a preview only",
 			filepath.Base(result.Video), filepath.Base(result.Preview))
 	}
 	w.progress.phase(client.PhaseUploading, "uploading the checkpoint")

@@ -30,7 +30,8 @@ func TestNotice(t *testing.T) {
 	})
 
 	for name, c := range map[string]struct{ takes, released time.Duration }{
-		"IsToldBeforeTheJobIsHandedOver": {300 * time.Millisecond, 300 * time.Millisecond}, "IsToldForASecondAtMost": {5 * time.Second, time.Second},
+		"IsToldBeforeTheJobIsHandedOver": {300 * time.Millisecond, 300 * time.Millisecond},
+		"IsToldForASecondAtMost":         {5 * time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +168,8 @@ func TestDrain(t *testing.T) {
 		story(t, func(c *control, m *model) {
 			oneJob(c, m)
 			c.answers["registerWorker"] = func(object) (object, client.Code) {
-				return object{"worker": object{"id": "wrk_1", "registeredAt": time.Now().Add(time.Hour)}, "workerToken": "rlw_1", "heartbeatSeconds": 10, "leaseSeconds": 30}, ""
+				return object{"worker": object{"id": "wrk_1", "registeredAt": time.Now().Add(time.Hour)}, "workerToken": "rlw_1",
+					"heartbeatSeconds": 10, "leaseSeconds": 30}, ""
 			}
 		}, func(t *testing.T, f *fixture) {
 			<-f.model.started

@@ -17,11 +17,14 @@ func TestFind(t *testing.T) {
 		file  string
 		want  settings
 	}{
-		"TakesAllOfARunningUp":          {settings{}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_worker", caFile: "/up/ca.pem"}},
-		"KeepsTheGivenKey":              {settings{key: "rl_mine"}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_mine", caFile: "/up/ca.pem"}},
-		"TakesTheKeyForItsOwnEndpoint":  {settings{endpoint: "https://127.0.0.1:9090/"}, up, settings{endpoint: "https://127.0.0.1:9090/", key: "rl_worker", caFile: "/up/ca.pem"}},
-		"SendsTheKeyNowhereElse":        {settings{endpoint: "http://elsewhere"}, up, settings{endpoint: "http://elsewhere"}},
-		"KeepsTheGivenCertificate":      {settings{caFile: "mine.pem"}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_worker", caFile: "mine.pem"}},
+		"TakesAllOfARunningUp": {settings{}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_worker", caFile: "/up/ca.pem"}},
+		"KeepsTheGivenKey": {settings{key: "rl_mine"}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_mine",
+			caFile: "/up/ca.pem"}},
+		"TakesTheKeyForItsOwnEndpoint": {settings{endpoint: "https://127.0.0.1:9090/"}, up, settings{endpoint: "https://127.0.0.1:9090/",
+			key: "rl_worker", caFile: "/up/ca.pem"}},
+		"SendsTheKeyNowhereElse": {settings{endpoint: "http://elsewhere"}, up, settings{endpoint: "http://elsewhere"}},
+		"KeepsTheGivenCertificate": {settings{caFile: "mine.pem"}, up, settings{endpoint: "https://127.0.0.1:9090", key: "rl_worker",
+			caFile: "mine.pem"}},
 		"HasADefaultWithoutARunningUp":  {settings{key: "rl_mine"}, "", settings{endpoint: "http://127.0.0.1:8080", key: "rl_mine"}},
 		"SendsNoKeyToADefaultOfAnother": {settings{}, "", settings{endpoint: "http://127.0.0.1:8080"}},
 	} {

@@ -50,7 +50,8 @@ func TestPreview(t *testing.T) {
 			link := filepath.Join(order.Workdir, "link.jpg")
 			require.NoError(t, os.Symlink("/etc/hostname", link))
 
-			for _, p := range []*runtime.Preview{large, empty, {Path: link}, preview(t, order, "text.txt", 3), {Path: filepath.Join(order.Workdir, "none.jpg")}} {
+			for _, p := range []*runtime.Preview{large, empty, {Path: link}, preview(t, order, "text.txt", 3),
+				{Path: filepath.Join(order.Workdir, "none.jpg")}} {
 				f.model.messages <- p
 				time.Sleep(previewEvery)
 			}

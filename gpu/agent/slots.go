@@ -35,7 +35,8 @@ func newLayout(workers, gpus int) (layout, error) {
 		if value, ok := os.LookupEnv(variable); ok && value != "" && value != "all" {
 			l.visible = strings.Split(value, ",")
 			if !l.whole() && len(l.visible) < workers*gpus {
-				return l, fmt.Errorf("%s names %d GPUs, but %d workers with %d GPUs each need %d: use less of --workers or --gpus-per-worker", variable, len(l.visible), workers, gpus, workers*gpus)
+				return l, fmt.Errorf("%s names %d GPUs, but %d workers with %d GPUs each need %d: use less of --workers or --gpus-per-worker", variable,
+					len(l.visible), workers, gpus, workers*gpus)
 			}
 			break
 		}

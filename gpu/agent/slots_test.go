@@ -17,9 +17,10 @@ func TestLayout(t *testing.T) {
 		"two workers":                         {2, 2, "", "", [][]string{{"0", "1"}, {"2", "3"}}, ""},
 		"what the agent sees":                 {2, 1, "GPU-a, GPU-b", "", [][]string{{"GPU-a"}, {"GPU-b"}}, ""},
 		"AMD":                                 {2, 1, "", "6,7", [][]string{{"6"}, {"7"}}, ""},
-		"too few GPUs":                        {2, 2, "0,1,2", "", nil, "CUDA_VISIBLE_DEVICES names 3 GPUs, but 2 workers with 2 GPUs each need 4"},
-		"no worker":                           {0, 1, "", "", nil, "--workers is 0: it must be from 1 to 64"},
-		"too many GPUs":                       {1, 65, "", "", nil, "--gpus-per-worker is 65"},
+		"too few GPUs": {2, 2, "0,1,2", "", nil,
+			"CUDA_VISIBLE_DEVICES names 3 GPUs, but 2 workers with 2 GPUs each need 4"},
+		"no worker":     {0, 1, "", "", nil, "--workers is 0: it must be from 1 to 64"},
+		"too many GPUs": {1, 65, "", "", nil, "--gpus-per-worker is 65"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CUDA_VISIBLE_DEVICES", c.cuda)

@@ -61,9 +61,11 @@ func regular(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case err != nil:
-		return runtime.Failf(runtime.ModelCrash, "The runtime reported the file %s, which cannot be read: %s.", filepath.Base(path), errors.Unwrap(err))
+		return runtime.Failf(runtime.ModelCrash, "The runtime reported the file %s, which cannot be read: %s.", filepath.Base(path),
+			errors.Unwrap(err))
 	case !info.Mode().IsRegular():
-		return runtime.Failf(runtime.ModelCrash, "The runtime reported %s, which is a link, a folder or a pipe: it must be a file.", filepath.Base(path))
+		return runtime.Failf(runtime.ModelCrash, "The runtime reported %s, which is a link, a folder or a pipe: it must be a file.",
+			filepath.Base(path))
 	}
 	return nil
 }

@@ -63,7 +63,8 @@ func (w Watcher) watchEC2(ctx context.Context, s *server, tell func(Notice)) {
 		if !recommended {
 			if document, err := get(rebalancePath); err == nil {
 				recommended = true
-				w.Log.Info("EC2 recommends to leave this machine, which has an elevated risk of interruption", "document", document[:min(len(document), 200)])
+				w.Log.Info("EC2 recommends to leave this machine, which has an elevated risk of interruption", "document",
+					document[:min(len(document), 200)])
 			}
 		}
 		sleep(ctx, w.pace.poll)

@@ -28,7 +28,8 @@ type cloud struct {
 
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{t: t, etag: 1, change: make(chan struct{}), seen: make(chan string, 1000), headers: map[string]string{"Metadata-Flavor": "Google"}}
+	c := &cloud{t: t, etag: 1, change: make(chan struct{}), seen: make(chan string, 1000),
+		headers: map[string]string{"Metadata-Flavor": "Google"}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)

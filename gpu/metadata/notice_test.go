@@ -198,7 +198,8 @@ func TestIdentity(t *testing.T) {
 	token, err := Identity(t.Context(), "https://reelay.example/?a&b")
 	require.NoError(t, err)
 	require.Equal(t, "a.b.c", token)
-	require.Regexp(t, "^"+regexp.QuoteMeta(identityPath+"?audience=https%3A%2F%2Freelay.example%2F%3Fa%26b%23")+"[A-Z0-9]{26}&format=full$", c.asked[len(c.asked)-1])
+	require.Regexp(t, "^"+regexp.QuoteMeta(identityPath+"?audience=https%3A%2F%2Freelay.example%2F%3Fa%26b%23")+"[A-Z0-9]{26}&format=full$",
+		c.asked[len(c.asked)-1])
 	_, err = Identity(t.Context(), "https://reelay.example/?a&b")
 	require.NoError(t, err)
 	require.NotEqual(t, c.asked[len(c.asked)-2], c.asked[len(c.asked)-1], "each token is another one")

@@ -71,7 +71,8 @@ type statusError int
 func (e statusError) Error() string { return fmt.Sprintf("the metadata server answered %d", int(e)) }
 
 // ask sends one request. The error is errAbsent for 404, and a statusError for other statuses.
-func (s *server) ask(ctx context.Context, timeout time.Duration, method, path string, header ...string) (body string, answered http.Header, err error) {
+func (s *server) ask(ctx context.Context, timeout time.Duration, method, path string, header ...string) (body string, answered http.Header,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, nil)

@@ -23,7 +23,8 @@ import (
 func video(t *testing.T, graph string, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "video.mp4")
-	args := append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-t", "2", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast"}, more...)
+	args := append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-t", "2", "-pix_fmt", "yuv420p", "-c:v", "libx264",
+		"-preset", "ultrafast"}, more...)
 	out, err := ffmpeg(t.Context(), append(args, path)...)
 	require.NoError(t, err, string(out))
 	return path

@@ -86,7 +86,8 @@ func (e example) arguments(path string) []string {
 	}
 	args = append(args, "-pix_fmt", "yuv420p", "-threads", "1")
 	if e.webm {
-		args = append(args, "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-crf", fmt.Sprint(e.quality+10), "-b:v", "0", "-c:a", "libopus", "-f", "webm")
+		args = append(args, "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-crf", fmt.Sprint(e.quality+10), "-b:v", "0",
+			"-c:a", "libopus", "-f", "webm")
 	} else {
 		args = append(args, "-c:v", "libx264", "-preset", e.preset, "-crf", fmt.Sprint(e.quality), "-c:a", "aac", "-f", "mp4")
 		if e.faststart {

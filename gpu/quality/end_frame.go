@@ -104,7 +104,8 @@ func (c container) writeFrame(ctx context.Context, ffmpeg, path string, from flo
 	if err != nil {
 		return err
 	}
-	args := append(pictures(path, from), "-vf", c.shown(ctx, fmt.Sprintf(`select=eq(n\,%d)`, n)), "-frames:v", "1", "-pix_fmt", "rgb24", "-c:v", "png", "-f", "image2pipe", "pipe:1")
+	args := append(pictures(path, from), "-vf", c.shown(ctx, fmt.Sprintf(`select=eq(n\,%d)`, n)), "-frames:v", "1", "-pix_fmt", "rgb24",
+		"-c:v", "png", "-f", "image2pipe", "pipe:1")
 	var size int64
 	said, _, err := run(ctx, ffmpeg, args, func(r io.Reader) (err error) {
 		size, err = io.Copy(picture, r)

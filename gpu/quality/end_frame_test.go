@@ -39,14 +39,20 @@ func TestEndFrame(t *testing.T) {
 		args []string
 		last int
 	}{
-		"WithBFrames":                     {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-frames:v", "30"}, x264...), 29},
-		"OfOneFrame":                      {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-frames:v", "1"}, x264...), 0},
-		"WithSoundThatIsLonger":           {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-f", "lavfi", "-i", "sine=d=75", "-frames:v", "30", "-c:a", "aac"}, x264...), 29},
-		"WithSoundThatIsLongerInMatroska": {"a.mkv", append([]string{"-f", "lavfi", "-i", greys, "-f", "lavfi", "-i", "sine=d=75", "-frames:v", "30", "-c:a", "aac"}, x264...), 29},
-		"OfVariableRate":                  {"a.mp4", append([]string{"-f", "lavfi", "-i", greys + ",setpts=N*N/20/TB", "-vsync", "passthrough", "-frames:v", "30"}, x264...), 29},
-		"AfterALongPause":                 {"a.mp4", append([]string{"-f", "lavfi", "-i", greys + ",setpts='if(lt(N,29),N/10,100)/TB'", "-vsync", "passthrough", "-frames:v", "30"}, x264...), 29},
-		"ThatBeginsLate":                  {"a.mkv", append([]string{"-f", "lavfi", "-i", greys + ",setpts='(20+N/10)/TB'", "-vsync", "passthrough", "-copyts", "-frames:v", "30"}, x264...), 29},
-		"InVP9":                           {"a.webm", []string{"-f", "lavfi", "-i", greys, "-frames:v", "30", "-c:v", "libvpx-vp9", "-lossless", "1", "-deadline", "realtime", "-cpu-used", "8"}, 29},
+		"WithBFrames": {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-frames:v", "30"}, x264...), 29},
+		"OfOneFrame":  {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-frames:v", "1"}, x264...), 0},
+		"WithSoundThatIsLonger": {"a.mp4", append([]string{"-f", "lavfi", "-i", greys, "-f", "lavfi", "-i", "sine=d=75", "-frames:v",
+			"30", "-c:a", "aac"}, x264...), 29},
+		"WithSoundThatIsLongerInMatroska": {"a.mkv", append([]string{"-f", "lavfi", "-i", greys, "-f", "lavfi", "-i", "sine=d=75", "-frames:v",
+			"30", "-c:a", "aac"}, x264...), 29},
+		"OfVariableRate": {"a.mp4", append([]string{"-f", "lavfi", "-i", greys + ",setpts=N*N/20/TB", "-vsync", "passthrough",
+			"-frames:v", "30"}, x264...), 29},
+		"AfterALongPause": {"a.mp4", append([]string{"-f", "lavfi", "-i", greys + ",setpts='if(lt(N,29),N/10,100)/TB'", "-vsync",
+			"passthrough", "-frames:v", "30"}, x264...), 29},
+		"ThatBeginsLate": {"a.mkv", append([]string{"-f", "lavfi", "-i", greys + ",setpts='(20+N/10)/TB'", "-vsync",
+			"passthrough", "-copyts", "-frames:v", "30"}, x264...), 29},
+		"InVP9": {"a.webm", []string{"-f", "lavfi", "-i", greys, "-frames:v", "30", "-c:v", "libvpx-vp9", "-lossless",
+			"1", "-deadline", "realtime", "-cpu-used", "8"}, 29},
 	} {
 		t.Run("IsTheTrueOne"+name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +77,8 @@ func TestEndFrame(t *testing.T) {
 
 		folder := t.TempDir()
 		video, picture := filepath.Join(folder, "a.mp4"), filepath.Join(folder, "last.png")
-		args := append([]string{"-v", "error", "-f", "lavfi", "-i", greys, "-frames:v", "30", "-c:v", "libx264", "-qp", "0", "-g", "1", "-movflags", "+faststart"}, video)
+		args := append([]string{"-v", "error", "-f", "lavfi", "-i", greys, "-frames:v", "30", "-c:v", "libx264", "-qp", "0", "-g", "1",
+			"-movflags", "+faststart"}, video)
 		out, err := ffmpeg(t.Context(), args...)
 		require.NoError(t, err, "%s", out)
 		info, err := os.Stat(video)
@@ -110,7 +117,8 @@ func TestEndFrameAsPlayersShowIt(t *testing.T) {
 	picture := func(t *testing.T, graph string, options ...string) (brightness, width, height int) {
 		folder := t.TempDir()
 		clip, to := filepath.Join(folder, "a.mp4"), filepath.Join(folder, "a.png")
-		out, err := ffmpeg(t.Context(), append(append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-frames:v", "3", "-c:v", "libx264", "-preset", "ultrafast"}, options...), clip)...)
+		out, err := ffmpeg(t.Context(), append(append([]string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", graph, "-frames:v", "3", "-c:v",
+			"libx264", "-preset", "ultrafast"}, options...), clip)...)
 		require.NoError(t, err, "%s", out)
 		require.NoError(t, quality.EndFrame(t.Context(), clip, quality.LastFrame, to))
 		return grey(t, to)

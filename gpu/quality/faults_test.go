@@ -143,7 +143,8 @@ var faults = []fault{
 	}},
 	{"empty", quality.Undecodable, holding(func(*rand.Rand) []byte { return nil })},
 	{"text", quality.Undecodable, holding(func(r *rand.Rand) []byte {
-		return bytes.Repeat([]byte(pick(r, "Internal Server Error\n", "<html><body>502</body></html>", "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nfile:///etc/passwd\n", "{}", "Traceback (most recent call last):\n")), 1+r.IntN(400))
+		return bytes.Repeat([]byte(pick(r, "Internal Server Error\n", "<html><body>502</body></html>",
+			"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nfile:///etc/passwd\n", "{}", "Traceback (most recent call last):\n")), 1+r.IntN(400))
 	})},
 	{"random bytes", quality.Undecodable, holding(func(r *rand.Rand) []byte {
 		data := make([]byte, 1+r.IntN(100_000))
@@ -152,5 +153,6 @@ var faults = []fault{
 		}
 		return data
 	})},
-	{"header only", quality.Undecodable, holding(func(*rand.Rand) []byte { return []byte("\x00\x00\x00\x20ftypisom\x00\x00\x02\x00isomiso2avc1mp41") })},
+	{"header only", quality.Undecodable,
+		holding(func(*rand.Rand) []byte { return []byte("\x00\x00\x00\x20ftypisom\x00\x00\x02\x00isomiso2avc1mp41") })},
 }

@@ -99,7 +99,8 @@ func (m *measured) complete(_ Expect, n *Numbers) *finding {
 	case m.cut, short, early, strings.Contains(said, "partial file"), strings.Contains(said, "ended prematurely"):
 		return found(Truncated, end, "The file ends early: %d frames or %.2f s decode; its header says %s.", n.Frames, n.Seconds, m.promised())
 	case n.DecodeErrors > 0 || !m.ok:
-		return found(CorruptFrames, m.around(0, last), "ffmpeg reported %d errors while it decoded %d frames, the first: %s.", n.DecodeErrors, n.Frames, m.problems.first())
+		return found(CorruptFrames, m.around(0, last), "ffmpeg reported %d errors while it decoded %d frames, the first: %s.", n.DecodeErrors,
+			n.Frames, m.problems.first())
 	}
 	return nil
 }
@@ -141,7 +142,8 @@ func (m *measured) lit(e Expect, n *Numbers) *finding {
 	if e.AllowDark || n.BlackShare < e.Thresholds.BlackShare {
 		return nil
 	}
-	return found(Black, m.around(0, n.Frames-1), "%.0f %% of the frames are black: the mean brightness is %.1f of 255.", 100*n.BlackShare, n.Brightness)
+	return found(Black, m.around(0, n.Frames-1), "%.0f %% of the frames are black: the mean brightness is %.1f of 255.", 100*n.BlackShare,
+		n.Brightness)
 }
 
 // coloured looks for a video of one colour.

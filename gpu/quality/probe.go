@@ -67,7 +67,8 @@ func probe(ctx context.Context, ffprobe, path string) (container, *Defect, error
 		return container{}, nil, err
 	}
 	if !ok {
-		return container{}, &Defect{Undecodable, fmt.Sprintf("The file of %d bytes is not a readable MP4 or WebM video: %s.", info.Size(), said.first())}, nil
+		return container{}, &Defect{Undecodable, fmt.Sprintf("The file of %d bytes is not a readable MP4 or WebM video: %s.", info.Size(),
+			said.first())}, nil
 	}
 	return parseProbe(out)
 }
@@ -151,10 +152,12 @@ func (c container) numbers() Numbers {
 
 func (c container) compareSize(e Expect) *Defect {
 	if e.Width != 0 && e.Width != c.width || e.Height != 0 && e.Height != c.height {
-		return &Defect{WrongSize, fmt.Sprintf("The video has %d × %d pixels; %s × %s were asked for.", c.width, c.height, orAny(e.Width), orAny(e.Height))}
+		return &Defect{WrongSize, fmt.Sprintf("The video has %d × %d pixels; %s × %s were asked for.", c.width, c.height, orAny(e.Width),
+			orAny(e.Height))}
 	}
 	if short := min(c.width, c.height); e.ShortSide != 0 && (short < e.ShortSide-16 || short > e.ShortSide+16) {
-		return &Defect{WrongSize, fmt.Sprintf("The video has %d × %d pixels; %d were asked for on the shorter side.", c.width, c.height, e.ShortSide)}
+		return &Defect{WrongSize, fmt.Sprintf("The video has %d × %d pixels; %d were asked for on the shorter side.", c.width, c.height,
+			e.ShortSide)}
 	}
 	return nil
 }

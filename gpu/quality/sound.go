@@ -19,6 +19,7 @@ func (m *measured) hasSound(e Expect, n *Numbers) *finding {
 		return nil
 	}
 	end := len(m.frames) - 1
-	return found(AudioDrift, m.around(end/2, end), "The sound begins %.2f s after the pictures and ends %.2f s after them; %.2f s are allowed.",
+	return found(AudioDrift, m.around(end/2, end),
+		"The sound begins %.2f s after the pictures and ends %.2f s after them; %.2f s are allowed.",
 		n.AudioStart, ends, limit)
 }

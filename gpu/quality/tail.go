@@ -46,7 +46,8 @@ func (m *measured) sane(e Expect, n *Numbers) *finding {
 		from = 0
 	}
 	if from = max(from, m.noiseTail(point.restless)); from > 0 {
-		return found(CorruptFrames, m.border(from), "From %.2f s on all %d frames are noise: neighbouring pixels have a correlation of %.2f, before %.2f.",
+		return found(CorruptFrames, m.border(from),
+			"From %.2f s on all %d frames are noise: neighbouring pixels have a correlation of %.2f, before %.2f.",
 			m.frames[from].at, n.Frames-from, m.smoothness(from, n.Frames), m.smoothness(0, from))
 	}
 	return nil

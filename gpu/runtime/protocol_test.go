@@ -12,10 +12,13 @@ import (
 // other outside input.
 func FuzzParseMessage(f *testing.F) {
 	for _, seed := range []string{
-		`{"ready": {"protocol": 1, "name": "x"}}`, `{"loaded": {}}`, `{"progress": {"percent": 50, "phase": "RENDERING"}}`, `{"progress": {"percent": 1e400}}`,
-		`{"checkpoint": {"path": "/x", "step": 3}}`, `{"checkpointRejected": {"reason": "x"}}`, `{"result": {"video": "../x"}}`, `{"cancelled": {}}`,
+		`{"ready": {"protocol": 1, "name": "x"}}`, `{"loaded": {}}`, `{"progress": {"percent": 50, "phase": "RENDERING"}}`,
+		`{"progress": {"percent": 1e400}}`,
+		`{"checkpoint": {"path": "/x", "step": 3}}`, `{"checkpointRejected": {"reason": "x"}}`, `{"result": {"video": "../x"}}`,
+		`{"cancelled": {}}`,
 		`{"error": {"class": "OUT_OF_MEMORY", "message": "x"}}`, `{"log": {"level": "info", "message": "\u0000\ud800"}}`,
-		`{}`, `[]`, `null`, `{"log": null}`, `{"log": {}, "log": {}}`, `{"log": {}, "ready": {}}`, `{"LOG": {}}`, "{\"log\": {\"message\": \"" + strings.Repeat("x", 4000) + "\"}}",
+		`{}`, `[]`, `null`, `{"log": null}`, `{"log": {}, "log": {}}`, `{"log": {}, "ready": {}}`, `{"LOG": {}}`, "{\"log\": {\"message\": \"" +
+			strings.Repeat("x", 4000) + "\"}}",
 	} {
 		f.Add([]byte(seed))
 	}

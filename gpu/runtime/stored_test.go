@@ -12,7 +12,8 @@ import (
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	nested := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
-	for _, raw := range []string{"", "null", `{"a": [1, 2.5, "é"]}`, `{"a": "x\\u0000y", "\\u0000": "\\\\u0000"}`, nested(MaxDepth), `"` + strings.Repeat("x", 98) + `"`} {
+	for _, raw := range []string{"", "null", `{"a": [1, 2.5, "é"]}`, `{"a": "x\\u0000y", "\\u0000": "\\\\u0000"}`, nested(MaxDepth), `"` +
+		strings.Repeat("x", 98) + `"`} {
 		require.NoError(t, CheckJSON(json.RawMessage(raw), 100+2*MaxDepth), raw)
 	}
 	for raw, says := range map[string]string{

@@ -23,8 +23,9 @@ func TestReady(t *testing.T) {
 		`{"preview":{"step":1}}`:                                                             "a preview needs a path",
 		`{"handle":{"value":"job 7"}}`:                                                       "",
 		`{"result":{"preview":"/w/draft.mp4"}}`:                                              "",
-		`{"result":{"output":"` + strings.Repeat("o", 256<<10) + `"}}`:                       "an output of 262146 bytes; at most 262144 are allowed",
-		`{"metrics":{"gpuMemoryBytes":-1}}`:                                                  "a measurement is negative",
+		`{"result":{"output":"` + strings.Repeat("o", 256<<10) +
+			`"}}`: "an output of 262146 bytes; at most 262144 are allowed",
+		`{"metrics":{"gpuMemoryBytes":-1}}`: "a measurement is negative",
 	} {
 		message, err := parseMessage([]byte(line))
 		if want != "" {
@@ -65,6 +66,7 @@ func TestMailbox(t *testing.T) {
 		}
 		require.True(t, b.put(&Result{}))
 
-		require.Equal(t, []Message{&Checkpoint{Step: 1}, &Progress{Step: 4999}, &Preview{Path: "4999"}, &Metrics{StepSeconds: 4999}, &Result{}}, b.waiting)
+		require.Equal(t, []Message{&Checkpoint{Step: 1}, &Progress{Step: 4999}, &Preview{Path: "4999"}, &Metrics{StepSeconds: 4999}, &Result{}},
+			b.waiting)
 	})
 }

@@ -46,7 +46,8 @@ func TestNVIDIA(t *testing.T) {
 	}{
 		"two GPUs, one with errors": {
 			smi: says(healthy, second),
-			dmesg: says("[12.5] NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python", "[99.0] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+			dmesg: says("[12.5] NVRM: Xid (PCI:0000:3b:00): 31, pid=7, name=python",
+				"[99.0] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
 				"[99.1] NVRM: Xid (PCI:0000:ff:00): 48, of a GPU of another machine"),
 			want: []client.GpuSample{
 				{Index: 0, Utilization: new(0.97), MemoryUsedBytes: new(int64(71234 << 20)), MemoryTotalBytes: new(int64(81559 << 20)),
@@ -65,8 +66,9 @@ func TestNVIDIA(t *testing.T) {
 		},
 		"only the visible GPUs": {
 			smi: `case "$*" in *--id=1) ` + "\n" + says(second) + "\n;; esac", visible: "1",
-			want: []client.GpuSample{{Index: 1, Utilization: new(0.0), MemoryUsedBytes: new(int64(4 << 20)), MemoryTotalBytes: new(int64(81559 << 20)),
-				TemperatureC: new(31.0), PowerW: new(71.2), EccUncorrected: new(int64(2))}},
+			want: []client.GpuSample{{Index: 1, Utilization: new(0.0), MemoryUsedBytes: new(int64(4 << 20)),
+				MemoryTotalBytes: new(int64(81559 << 20)),
+				TemperatureC:     new(31.0), PowerW: new(71.2), EccUncorrected: new(int64(2))}},
 		},
 		"impossible numbers": {
 			smi:  says("3, x, 300, -5, 1e300, NaN, inf, -1", "-1, x, 1, 1, 1, 1, 1, 1", "64, x, 1, 1, 1, 1, 1, 1", "1, 2"),
@@ -115,7 +117,8 @@ func TestROCm(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []client.GpuSample{
 			{Index: 0, Utilization: new(0.07)},
-			{Index: 1, Utilization: new(0.5), TemperatureC: new(45.0), PowerW: new(140.0), MemoryUsedBytes: new(int64(297566208)), MemoryTotalBytes: new(int64(206141652992))},
+			{Index: 1, Utilization: new(0.5), TemperatureC: new(45.0), PowerW: new(140.0), MemoryUsedBytes: new(int64(297566208)),
+				MemoryTotalBytes: new(int64(206141652992))},
 		}, got)
 
 		got, err = rocm{smi: smi, devices: []string{"0"}}.read(t.Context())
@@ -123,7 +126,8 @@ func TestROCm(t *testing.T) {
 		require.Equal(t, []client.GpuSample{{Index: 0, Utilization: new(0.07)}}, got, "only the worker's")
 	})
 
-	for name, script := range map[string]string{"garbage": "head -c 1000 /dev/urandom", "an error": "exit 2", "no card": says("{}"), "a list": says("[]")} {
+	for name, script := range map[string]string{"garbage": "head -c 1000 /dev/urandom", "an error": "exit 2", "no card": says("{}"),
+		"a list": says("[]")} {
 		t.Run("Refuses "+name, func(t *testing.T) {
 			t.Parallel()
 

@@ -98,7 +98,8 @@ func (q Queries) MutateOperationParameters(ctx context.Context, request *graphql
 var (
 	errWhichOperation = apierror.New(failure.CodeInvalid,
 		"operationName must be the name of one of the query's operations, and can be left out only if there is only one.")
-	errOneStream = apierror.New(failure.CodeInvalid, "A subscription selects exactly one field, its stream: send one operation for each stream.")
+	errOneStream = apierror.New(failure.CodeInvalid,
+		"A subscription selects exactly one field, its stream: send one operation for each stream.")
 )
 
 // MutateOperationContext refuses an operation before any part of it runs.

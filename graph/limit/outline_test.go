@@ -81,16 +81,17 @@ func FuzzLimits(f *testing.F) {
 func TestOutline(t *testing.T) {
 	t.Parallel()
 	for excess, query := range map[string]string{
-		"":                   "{ viewer { role } }",
-		"15 levels":          strings.Repeat("{a", 16) + strings.Repeat("}", 16),
-		"500 fields":         "{" + strings.Repeat("a{b c d e f g h i j k l m n o p q r s t u}", 24) + "}",
-		"30 fields of one":   "{" + strings.Repeat("x: a ", 31) + "}",
-		"3 fields of intro":  "{ a: __schema{x} b: __type{x} c: __schema{x} d: __schema{x} __typename }",
-		"20 operations":      strings.Repeat("query{a}", 21),
-		"20 fragments":       "{a}" + strings.Repeat("fragment f on Job{a}", 21),
-		"40 uses":            "{" + strings.Repeat("...f ", 41) + "} fragment f on Query { a }",
-		"50 directives":      "{a" + strings.Repeat("@x", 51) + "}",
-		"1000 fields, those": "{...f" + strings.Repeat(" ...g", 12) + "} fragment f on Q{a} fragment g on Q{" + strings.Repeat("a{b c d e} ", 20) + "}",
+		"":                  "{ viewer { role } }",
+		"15 levels":         strings.Repeat("{a", 16) + strings.Repeat("}", 16),
+		"500 fields":        "{" + strings.Repeat("a{b c d e f g h i j k l m n o p q r s t u}", 24) + "}",
+		"30 fields of one":  "{" + strings.Repeat("x: a ", 31) + "}",
+		"3 fields of intro": "{ a: __schema{x} b: __type{x} c: __schema{x} d: __schema{x} __typename }",
+		"20 operations":     strings.Repeat("query{a}", 21),
+		"20 fragments":      "{a}" + strings.Repeat("fragment f on Job{a}", 21),
+		"40 uses":           "{" + strings.Repeat("...f ", 41) + "} fragment f on Query { a }",
+		"50 directives":     "{a" + strings.Repeat("@x", 51) + "}",
+		"1000 fields, those": "{...f" + strings.Repeat(" ...g", 12) + "} fragment f on Q{a} fragment g on Q{" +
+			strings.Repeat("a{b c d e} ", 20) + "}",
 	} {
 		doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, MaxTokens)
 		require.NoError(t, err, query)

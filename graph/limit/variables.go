@@ -56,7 +56,8 @@ func (v variables) value(of *ast.Type, value any, path string) *apierror.Error {
 		}
 	case ast.Enum:
 		if name, ok := value.(string); !ok || definition.EnumValues.ForName(name) == nil {
-			return wrongKind(path, scalar.MustBe("one of "+strings.Join(lo.Map(definition.EnumValues, func(v *ast.EnumValueDefinition, _ int) string { return v.Name }), ", ")))
+			return wrongKind(path, scalar.MustBe("one of "+strings.Join(lo.Map(definition.EnumValues,
+				func(v *ast.EnumValueDefinition, _ int) string { return v.Name }), ", ")))
 		}
 	case ast.Scalar:
 		return builtIn(definition.Name, value, path)

@@ -62,7 +62,8 @@ func (HTTP) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExe
 
 var (
 	errGetQueries   = apierror.New(failure.CodeInvalid, "A GET request can only run queries: send mutations with POST.")
-	errSubscription = apierror.New(failure.CodeInvalid, "A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.")
+	errSubscription = apierror.New(failure.CodeInvalid,
+		"A subscription is a stream: open a WebSocket (graphql-transport-ws), or POST with Accept: text/event-stream.")
 )
 
 // unsupported refuses an operation of a kind that this transport, or the method of the

@@ -184,7 +184,8 @@ func errTwice(path string) *apierror.Error {
 	if len(path) > failure.MaxEcho {
 		return apierror.New(failure.CodeParseFailed, "The request has a key twice: send it once.")
 	}
-	return apierror.New(failure.CodeParseFailed, "The request has the key %q twice: send it once.", path).In(strings.TrimPrefix(path, "variables."))
+	return apierror.New(failure.CodeParseFailed, "The request has the key %q twice: send it once.",
+		path).In(strings.TrimPrefix(path, "variables."))
 }
 
 func isObject(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }

@@ -15,9 +15,12 @@ import (
 // case of names and uses the last of duplicate keys.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
-		`{"query": "{ viewer { role } }"}`, `{"query": "a", "query": "b"}`, `{"query": "a", "Query": "b"}`, `{"query": "a", "variables": {"x": [1, {"y": null}]}}`,
-		`{"query": "a", "variables": {}}`, `{"query": "a", "variables": null}`, `{"extensions": {"persistedQuery": {}}}`, `{"variables": {"x": {"a": 1, "a": 2}}}`,
-		`{"query": "a", "\u0071uery": "b"}`, `{"operationName": null, "extensions": {}}`, `{"variables": []}`, `[{}]`, `null`, "\ufeff{}", `{"query": "\ud800"}`, `{} {}`,
+		`{"query": "{ viewer { role } }"}`, `{"query": "a", "query": "b"}`, `{"query": "a", "Query": "b"}`,
+		`{"query": "a", "variables": {"x": [1, {"y": null}]}}`,
+		`{"query": "a", "variables": {}}`, `{"query": "a", "variables": null}`, `{"extensions": {"persistedQuery": {}}}`,
+		`{"variables": {"x": {"a": 1, "a": 2}}}`,
+		`{"query": "a", "\u0071uery": "b"}`, `{"operationName": null, "extensions": {}}`, `{"variables": []}`, `[{}]`, `null`, "\ufeff{}",
+		`{"query": "\ud800"}`, `{} {}`,
 		`{"ſ": 1, "variableſ": {"x": 1}}`,
 	} {
 		f.Add([]byte(seed))

@@ -34,7 +34,8 @@ func FuzzSocket(f *testing.F) {
 		`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }"}}`,
 		letIn + `{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }"}}` + "\n" + `{"id":"1","type":"complete"}`,
 		letIn + `{"id":"1","type":"subscribe","payload":{"query":"query q($a: Boolean!) { viewer @include(if: $a) { role } }","operationName":"q","variables":{"a":true},"extensions":{}}}`,
-		letIn + `{"id":"1","type":"subscribe","payload":{"query":"{"}}` + "\n" + `{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }"}}`,
+		letIn + `{"id":"1","type":"subscribe","payload":{"query":"{"}}` + "\n" +
+			`{"id":"1","type":"subscribe","payload":{"query":"{ viewer { role } }"}}`,
 		letIn + `{"id":"\u0000é","type":"subscribe","payload":{"query":"{ __typename }"}}`,
 		letIn + `{"id":"1","type":"subscribe","payload":{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"x"}}}}`,
 		letIn + `{"id":"","type":"subscribe","payload":{}}`, letIn + `{"id":1,"type":"subscribe"}`, letIn + `{"id":"1","type":"complete"}`,
@@ -47,15 +48,17 @@ func FuzzSocket(f *testing.F) {
 	logs := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	f.Cleanup(func() { slog.SetDefault(logs) })
-	client := serveFuzz(f, graph.New(&graph.Resolver{}, &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
-		if secret == key {
-			return jobs.Principal{Role: models.RoleClient}, nil
-		}
-		return jobs.Principal{}, apierror.ErrUnauthenticated
-	}}, graph.Options{}))
+	client := serveFuzz(f, graph.New(&graph.Resolver{},
+		&auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+			if secret == key {
+				return jobs.Principal{Role: models.RoleClient}, nil
+			}
+			return jobs.Principal{}, apierror.ErrUnauthenticated
+		}}, graph.Options{}))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		messages := bytes.Split(input, []byte("\n"))
-		conn, _, err := websocket.Dial(t.Context(), "http://fuzz/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}, HTTPClient: client})
+		conn, _, err := websocket.Dial(t.Context(), "http://fuzz/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"},
+			HTTPClient: client})
 		require.NoError(t, err)
 		defer conn.CloseNow()
 		conn.SetReadLimit(65 << 10) // a pong contains the payload of the ping

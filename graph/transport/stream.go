@@ -81,7 +81,8 @@ func Pull[T any](ctx context.Context, next func(context.Context) (T, error), end
 // run executes an operation and passes each response to send, until the operation is
 // over or send fails. It returns the response to an operation that is refused, which
 // did not run. Nothing of the operation runs after it returns.
-func run(ctx context.Context, executor graphql.GraphExecutor, params *graphql.RawParams, send func(*graphql.Response) error) (refused *graphql.Response, err error) {
+func run(ctx context.Context, executor graphql.GraphExecutor, params *graphql.RawParams,
+	send func(*graphql.Response) error) (refused *graphql.Response, err error) {
 	s := &stream{end: func() {}}
 	ctx = graphql.StartOperationTrace(context.WithValue(ctx, streamKey{}, s))
 	operation, errs := executor.CreateOperationContext(ctx, params)

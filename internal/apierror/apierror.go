@@ -78,7 +78,8 @@ var (
 	// and ErrDatabaseUnfit one for which models.Answers does.
 	ErrDatabaseBusy = Later(CodeUnavailable, 2*time.Second,
 		"The database is busy: it gave this request up, since it took too long or others were in its way, and undid what was not finished. Smaller requests, or fewer at once, take less time.")
-	ErrDatabaseUnfit = Later(CodeUnavailable, 2*time.Second, "The database answers, but cannot serve requests now: its operator finds the reason in its log.")
+	ErrDatabaseUnfit = Later(CodeUnavailable, 2*time.Second,
+		"The database answers, but cannot serve requests now: its operator finds the reason in its log.")
 	// ErrBusy refuses a large request before its body is read: there is no place for it.
 	ErrBusy = Later(CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
 	// ErrUnauthenticated means that no valid key came with the request.

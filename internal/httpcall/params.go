@@ -59,7 +59,8 @@ func problem(field, format string, args ...any) error {
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
 // reserved are headers that the connection or Reelay decides.
-var reserved = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Expect"}
+var reserved = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Keep-Alive",
+	"Proxy-Connection", "Proxy-Authorization", "Expect"}
 
 // Read reads and checks params, except the URL. Its error is a *Problem.
 func Read(raw json.RawMessage) (*Params, error) {

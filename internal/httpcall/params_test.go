@@ -14,7 +14,8 @@ func TestAddressOfAFilledURL(t *testing.T) {
 	t.Parallel()
 
 	for _, value := range []string{
-		"@127.0.0.1", "//127.0.0.1/", "/\\127.0.0.1", "..//@127.0.0.1:80", "?x#@127.0.0.1", "\r\nHost: 127.0.0.1", "%2f%2f127.0.0.1", ":80@127.0.0.1/", "http://127.0.0.1/", "",
+		"@127.0.0.1", "//127.0.0.1/", "/\\127.0.0.1", "..//@127.0.0.1:80", "?x#@127.0.0.1", "\r\nHost: 127.0.0.1", "%2f%2f127.0.0.1",
+		":80@127.0.0.1/", "http://127.0.0.1/", "",
 	} {
 		raw, err := json.Marshal(map[string]string{"url": "https://example.com/a/" + value + "?q=" + value})
 		require.NoError(t, err)

@@ -93,7 +93,8 @@ func TestBody(t *testing.T) {
 		fmt.Fprintf(w, "%s %v", body, err)
 	}
 
-	for name, body := range map[string]string{"length": "Content-Length: 10\r\n\r\n1", "chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"} {
+	for name, body := range map[string]string{"length": "Content-Length: 10\r\n\r\n1",
+		"chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"} {
 		t.Run("EndsWhenItStops/"+name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, httpguard.Limits{}, read, func(t *testing.T, conn net.Conn) {
@@ -187,7 +188,8 @@ func TestBody(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 		},
 	} {
-		for kind, body := range map[string]string{"length": "Content-Length: 1000\r\n\r\n1", "chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"} {
+		for kind, body := range map[string]string{"length": "Content-Length: 1000\r\n\r\n1",
+			"chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n"} {
 			t.Run("IsNotWaitedForByAHandlerThat"+name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				inBubble(t, httpguard.Limits{}, handler, func(t *testing.T, conn net.Conn) {
@@ -206,48 +208,51 @@ func TestBody(t *testing.T) {
 
 	t.Run("IsNotWaitedForAfterAPanic", func(t *testing.T) {
 		t.Parallel()
-		inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, func(t *testing.T, conn net.Conn) {
-			send(conn, head+"Content-Length: 1000\r\n\r\n")
+		inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			func(t *testing.T, conn net.Conn) {
+				send(conn, head+"Content-Length: 1000\r\n\r\n")
 
-			requireClosed(t, bufio.NewReader(conn), linger)
-		})
+				requireClosed(t, bufio.NewReader(conn), linger)
+			})
 	})
 
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
 		for kind, body := range map[string]string{"length": "Content-Length: 1000\r\n\r\n", "chunked": "Transfer-Encoding: chunked\r\n\r\n"} {
 			t.Run("IsRefusedForMethodsWithoutABody/"+method+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { t.Error("the request reached the handler") }, func(t *testing.T, conn net.Conn) {
-					from := bufio.NewReader(conn)
-					send(conn, method+" / HTTP/1.1\r\nHost: a\r\n"+body)
-					begun := time.Now()
+				inBubble(t, httpguard.Limits{}, func(http.ResponseWriter, *http.Request) { t.Error("the request reached the handler") },
+					func(t *testing.T, conn net.Conn) {
+						from := bufio.NewReader(conn)
+						send(conn, method+" / HTTP/1.1\r\nHost: a\r\n"+body)
+						begun := time.Now()
 
-					req := &http.Request{Method: method}
-					res, err := http.ReadResponse(from, req)
-					require.NoError(t, err)
-					text, err := io.ReadAll(res.Body)
-					require.NoError(t, err)
+						req := &http.Request{Method: method}
+						res, err := http.ReadResponse(from, req)
+						require.NoError(t, err)
+						text, err := io.ReadAll(res.Body)
+						require.NoError(t, err)
 
-					require.Equal(t, http.StatusBadRequest, res.StatusCode)
-					require.True(t, res.Close)
-					require.Zero(t, time.Since(begun))
-					if method != "HEAD" {
-						require.Equal(t, "A "+method+" request takes no body: send it without one.\n", string(text))
-					}
-					requireClosed(t, from, linger)
-				})
+						require.Equal(t, http.StatusBadRequest, res.StatusCode)
+						require.True(t, res.Close)
+						require.Zero(t, time.Since(begun))
+						if method != "HEAD" {
+							require.Equal(t, "A "+method+" request takes no body: send it without one.\n", string(text))
+						}
+						requireClosed(t, from, linger)
+					})
 			})
 		}
 		t.Run("IsAllowedIfItIsEmpty/"+method, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, func(t *testing.T, conn net.Conn) {
-				send(conn, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+				func(t *testing.T, conn net.Conn) {
+					send(conn, method+" / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
 
-				res, _, _ := answer(t, bufio.NewReader(conn))
+					res, _, _ := answer(t, bufio.NewReader(conn))
 
-				require.Equal(t, http.StatusNoContent, res.StatusCode)
-				require.False(t, res.Close)
-			})
+					require.Equal(t, http.StatusNoContent, res.StatusCode)
+					require.False(t, res.Close)
+				})
 		})
 	}
 }
@@ -393,7 +398,8 @@ func TestAnswer(t *testing.T) {
 				time.Sleep(2 * writeLimit)
 			}
 		}, func(t *testing.T, conn net.Conn) {
-			client := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, Protocols: new(http.Protocols)}
+			client := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+				Protocols: new(http.Protocols)}
 			client.Protocols.SetUnencryptedHTTP2(true)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
 			require.NoError(t, err)
@@ -437,13 +443,14 @@ func TestUnavailable(t *testing.T) {
 	for status, closes := range map[int]bool{http.StatusOK: false, http.StatusNotFound: false, http.StatusServiceUnavailable: true} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, func(t *testing.T, conn net.Conn) {
-				send(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			inBubble(t, httpguard.Limits{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) },
+				func(t *testing.T, conn net.Conn) {
+					send(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
-				res, _, _ := answer(t, bufio.NewReader(conn))
+					res, _, _ := answer(t, bufio.NewReader(conn))
 
-				require.Equal(t, closes, res.Close, "the next request may reach another process")
-			})
+					require.Equal(t, closes, res.Close, "the next request may reach another process")
+				})
 		})
 	}
 }

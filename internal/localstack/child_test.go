@@ -60,7 +60,8 @@ func TestChild(t *testing.T) {
 
 		dir := t.TempDir()
 		child, err := localstack.StartChild(localstack.ChildConfig{
-			Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >pid.new; mv pid.new pid; wait; wait"}, Dir: dir,
+			Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >pid.new; mv pid.new pid; wait; wait"},
+			Dir:   dir,
 			Grace: 50 * time.Millisecond,
 		})
 		require.NoError(t, err)
@@ -93,7 +94,8 @@ func TestChild(t *testing.T) {
 		require.NoError(t, os.WriteFile(log, []byte("an older run\n"), 0o600))
 		require.NoError(t, os.Truncate(log, 17<<20))
 
-		child, err := localstack.StartChild(localstack.ChildConfig{Name: "echo", Path: "/bin/sh", Args: []string{"-c", "echo this run"}, Log: log})
+		child, err := localstack.StartChild(localstack.ChildConfig{Name: "echo", Path: "/bin/sh", Args: []string{"-c", "echo this run"},
+			Log: log})
 		require.NoError(t, err)
 		<-child.Done()
 
@@ -168,7 +170,8 @@ func TestKeeper(t *testing.T) {
 		tries := 0
 		keeper := localstack.Keeper{Name: "shell", Permanent: localstack.Permanent, Start: func(ctx context.Context) (*localstack.Child, error) {
 			if tries++; tries == 1 {
-				return nil, fmt.Errorf("postgres does not answer: %w", &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)})
+				return nil, fmt.Errorf("postgres does not answer: %w",
+					&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.ENOENT)})
 			}
 			if tries <= 6 {
 				return nil, fmt.Errorf("start postgres: %w", &os.PathError{Op: "open", Path: "postgres.log", Err: syscall.ENOSPC})

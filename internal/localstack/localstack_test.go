@@ -52,8 +52,9 @@ func beParent(dir string) error {
 		return err
 	}
 	shell, err := localstack.StartChild(localstack.ChildConfig{
-		Name: "shell", Path: "/bin/sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >grandchild.new; mv grandchild.new grandchild; wait; wait"},
-		Dir: dir, Grace: 200 * time.Millisecond,
+		Name: "shell", Path: "/bin/sh",
+		Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $! >grandchild.new; mv grandchild.new grandchild; wait; wait"},
+		Dir:  dir, Grace: 200 * time.Millisecond,
 	})
 	if err != nil {
 		return err

@@ -32,7 +32,8 @@ func LockDir(dir string) (*DirLock, error) {
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		defer file.Close()
-		return nil, fmt.Errorf("the data directory %s is in use by process %s: stop that one first, or choose another directory", dir, ownerPID(file))
+		return nil, fmt.Errorf("the data directory %s is in use by process %s: stop that one first, or choose another directory", dir,
+			ownerPID(file))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), file.Close())
@@ -71,7 +72,8 @@ func takeDir(dir string) (string, *DirLock, error) {
 }
 
 func unusable(dir string, err error) error {
-	return fmt.Errorf("the data directory %s cannot be used: %w. Give this user the right to write there, or choose another directory", dir, err)
+	return fmt.Errorf("the data directory %s cannot be used: %w. Give this user the right to write there, or choose another directory", dir,
+		err)
 }
 
 func writeOwnerPID(file *os.File) error {

@@ -51,7 +51,8 @@ func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		most = listPage
 	}
 	l := &listing{
-		folder: filepath.Join(p.root, bucket), prefix: asked.Get("prefix"), from: cmp.Or(asked.Get("pageToken"), asked.Get("startOffset")), most: most,
+		folder: filepath.Join(p.root, bucket), prefix: asked.Get("prefix"), from: cmp.Or(asked.Get("pageToken"), asked.Get("startOffset")),
+		most: most,
 		read: func(name string) json.RawMessage { return p.read(r, bucket, name) },
 	}
 	if err := l.walk(""); err != nil {

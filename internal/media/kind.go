@@ -96,7 +96,8 @@ func Detect(head []byte) Kind {
 var brands = map[string]Kind{
 	"heic": heic, "heix": heic, "heim": heic, "heis": heic, "hevc": heic, "hevx": heic, "hevm": heic, "hevs": heic,
 	"avif": avif, "avis": avif,
-	"mif1": heif, "mif2": heif, "msf1": heif, "miaf": heif, "MiHE": heif, "MiHB": heif, "1pic": heif, "jpeg": heif, "jpgs": heif, "avci": heif, "avcs": heif,
+	"mif1": heif, "mif2": heif, "msf1": heif, "miaf": heif, "MiHE": heif, "MiHB": heif, "1pic": heif, "jpeg": heif, "jpgs": heif, "avci": heif,
+	"avcs": heif,
 	"crx ": {"a raw photograph (CR3)", "", toPicture},
 	"jp2 ": {"JPEG 2000", "", toPicture}, "jpx ": {"JPEG 2000", "", toPicture}, "jxl ": {"JPEG XL", "", toPicture},
 	"M4A ": m4a, "M4B ": m4a, "F4A ": m4a, "F4B ": m4a,
@@ -244,7 +245,8 @@ func markup(head []byte) Kind {
 	if !bytes.HasPrefix(text, []byte("<")) {
 		return Kind{}
 	}
-	svg, html := bytes.Index(text, []byte("<svg")), slices.Max([]int{bytes.Index(text, []byte("<html")), bytes.Index(text, []byte("<!doctype html"))})
+	svg, html := bytes.Index(text, []byte("<svg")),
+		slices.Max([]int{bytes.Index(text, []byte("<html")), bytes.Index(text, []byte("<!doctype html"))})
 	switch {
 	case svg >= 0 && (html < 0 || svg < html):
 		return Kind{"SVG", "", toPicture}
@@ -260,9 +262,11 @@ var announced = map[string]Kind{
 	"image/gif": {"GIF", "", toPicture}, "image/bmp": {"BMP", "", toPicture}, "image/x-ms-bmp": {"BMP", "", toPicture},
 	"image/tiff": {"TIFF", "", toPicture}, "image/jxl": {"JPEG XL", "", toPicture}, "image/jp2": {"JPEG 2000", "", toPicture},
 	"image/svg+xml": {"SVG", "", toPicture}, "application/pdf": {"PDF", "", toPicture},
-	"video/x-matroska": {"Matroska (MKV)", "", toVideo}, "video/x-msvideo": {"AVI", "", toVideo}, "video/x-ms-wmv": {"Windows Media", "", toVideo},
-	"video/mp2t": {"an MPEG transport stream", "", toVideo}, "video/mpeg": {"an MPEG program stream", "", toVideo},
-	"audio/aac": {"AAC without a container", "", toSound}, "audio/aiff": {"AIFF", "", toSound}, "audio/x-aiff": {"AIFF", "", toSound}, "audio/amr": {"AMR", "", toSound},
+	"video/x-matroska": {"Matroska (MKV)", "", toVideo}, "video/x-msvideo": {"AVI", "", toVideo},
+	"video/x-ms-wmv": {"Windows Media", "", toVideo},
+	"video/mp2t":     {"an MPEG transport stream", "", toVideo}, "video/mpeg": {"an MPEG program stream", "", toVideo},
+	"audio/aac": {"AAC without a container", "", toSound}, "audio/aiff": {"AIFF", "", toSound}, "audio/x-aiff": {"AIFF", "", toSound},
+	"audio/amr": {"AMR", "", toSound},
 }
 
 // AdviceOn is the Advice on files of a content type.

@@ -211,7 +211,8 @@ func ReadAll(body io.Reader, limit int64) ([]byte, error) {
 // Local reports whether a call failed because of this machine: it has no way to the network, or
 // no file handle or port is left.
 func Local(err error) bool {
-	for _, own := range []error{syscall.ENETUNREACH, syscall.ENETDOWN, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS} {
+	for _, own := range []error{syscall.ENETUNREACH, syscall.ENETDOWN, syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL,
+		syscall.ENOBUFS} {
 		if errors.Is(err, own) {
 			return true
 		}

@@ -122,7 +122,8 @@ func TestClient_ChecksTheAddressOfEachConnection(t *testing.T) {
 	defer server.Close()
 	client := Policy{AllowLoopback: true}.client(time.Minute, resolver(t, []string{"127.0.0.1"}, []string{"10.0.0.1"}))
 	transport := client.Transport.(guarded).next
-	transport.TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs, ServerName: "example.com", MinVersion: tls.VersionTLS12}
+	transport.TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
+		ServerName: "example.com", MinVersion: tls.VersionTLS12}
 	url := fmt.Sprintf("https://flips.example:%d/", server.Listener.Addr().(*net.TCPAddr).Port)
 
 	_, body, first := get(t, client, url)
@@ -261,7 +262,8 @@ func TestClient_DoesNotRevealWhatListensOnThisMachine(t *testing.T) {
 	defer secure.Close()
 	client := Policy{AllowLoopback: true}.Client(time.Second)
 
-	for name, url := range map[string]string{"closed": closed.URL, "silent": silent, "no HTTP": other, "TLS": secure.URL, "no TLS": strings.Replace(other, "http:", "https:", 1)} {
+	for name, url := range map[string]string{"closed": closed.URL, "silent": silent, "no HTTP": other, "TLS": secure.URL,
+		"no TLS": strings.Replace(other, "http:", "https:", 1)} {
 		_, _, err := get(t, client, url)
 
 		require.Error(t, err, name)

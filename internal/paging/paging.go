@@ -94,7 +94,8 @@ const EventKind = "event"
 
 var (
 	ErrCursor    = apierror.Invalid("after", "The cursor is not valid: send the endCursor of the previous page.")
-	errOtherList = apierror.Invalid("after", "The cursor belongs to another list: it is valid only for the same arguments and account. Start again without a cursor.")
+	errOtherList = apierror.Invalid("after",
+		"The cursor belongs to another list: it is valid only for the same arguments and account. Start again without a cursor.")
 )
 
 func ValidFirst(first int) error {

@@ -108,7 +108,8 @@ func TestOrientation(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 6, info.Width, n)
 		}
-		for _, bad := range [][]byte{exif(binary.BigEndian, 0), exif(binary.BigEndian, 9), []byte("II*\x00\xff\xff\xff\xff"), []byte("II*\x00\x08\x00\x00\x00\xff\xff")} {
+		for _, bad := range [][]byte{exif(binary.BigEndian, 0), exif(binary.BigEndian, 9), []byte("II*\x00\xff\xff\xff\xff"),
+			[]byte("II*\x00\x08\x00\x00\x00\xff\xff")} {
 			_, info, err := picture.Decode(t.Context(), asJPEG(t, img, bad))
 			require.NoError(t, err)
 			require.Equal(t, 6, info.Width)

@@ -65,7 +65,8 @@ func (s *Settings) checkProgram() []Problem {
 	var found []Problem
 	first := s.Program[0]
 	if first.Group || first.Words[0] == "" || first.Words[0] != "{reelay}" && placeholder.MatchString(first.Words[0]) {
-		found = append(found, problem(".program[0]", "program must begin with the name or path of a program, without placeholders other than {reelay}"))
+		found = append(found, problem(".program[0]",
+			"program must begin with the name or path of a program, without placeholders other than {reelay}"))
 	}
 	for i, argument := range s.Program {
 		place := fmt.Sprintf(".program[%d]", i)
@@ -152,7 +153,8 @@ func (s *Settings) checkProgress() []Problem {
 		}
 	}
 	if !has("percent") && !(has("step") && has("total")) {
-		return []Problem{problem(".progress.regexp", "regexp needs a named group percent, or groups step and total, such as (?P<percent>[0-9]+)%%")}
+		return []Problem{problem(".progress.regexp",
+			"regexp needs a named group percent, or groups step and total, such as (?P<percent>[0-9]+)%%")}
 	}
 	return nil
 }
@@ -176,7 +178,8 @@ func (s *Settings) checkOutputs() []Problem {
 		case extensions[name] == nil:
 			found = append(found, problem(".outputs", "outputs has %q: it can have video, thumbnail, spritesheet and output", name))
 		case !validFile.MatchString(file):
-			found = append(found, problem(place, "the file %q must be a name of letters, digits, dots, hyphens and underscores, without a folder", file))
+			found = append(found, problem(place, "the file %q must be a name of letters, digits, dots, hyphens and underscores, without a folder",
+				file))
 		case !slices.Contains(extensions[name], filepath.Ext(file)):
 			found = append(found, problem(place, "the file %q must end with %s", file, strings.Join(extensions[name], " or ")))
 		case taken[file]:

@@ -9,7 +9,8 @@ import (
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 
-	kept := Environment([]string{"PATH=/bin", "REELAY_SECRETS_FILE=x", "DATABASE_URL=x", "REDIS_URL=x", "GCS_BUCKET=x", "STORAGE_EMULATOR_HOST=x", "PGPASSWORD=x", "HOME=/root"})
+	kept := Environment([]string{"PATH=/bin", "REELAY_SECRETS_FILE=x", "DATABASE_URL=x", "REDIS_URL=x", "GCS_BUCKET=x",
+		"STORAGE_EMULATOR_HOST=x", "PGPASSWORD=x", "HOME=/root"})
 
 	require.Equal(t, []string{"PATH=/bin", "HOME=/root"}, kept)
 }

@@ -57,7 +57,8 @@ func Load(path string) (Secrets, error) {
 		return Secrets{}, fmt.Errorf("the secrets file %s holds no usable keyset: %w", path, err)
 	}
 	if len(secrets.LinkKey) != linkKeyBytes {
-		return Secrets{}, fmt.Errorf("the secrets file %s must hold a linkKey of %d bytes in base64, not of %d", path, linkKeyBytes, len(secrets.LinkKey))
+		return Secrets{}, fmt.Errorf("the secrets file %s must hold a linkKey of %d bytes in base64, not of %d", path, linkKeyBytes,
+			len(secrets.LinkKey))
 	}
 	return secrets, nil
 }

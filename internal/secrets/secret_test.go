@@ -44,7 +44,8 @@ func TestSecret(t *testing.T) {
 
 func FuzzSecretKind(f *testing.F) {
 	secret, _ := secrets.New("rl_live_")
-	for _, seed := range []string{"", "rl_", "rlw_", "rl_live_", "rlw_live_", secret, secret + "0", "rl_live_" + strings.Repeat("0", 49), "rl_\x00", "rl_\xff"} {
+	for _, seed := range []string{"", "rl_", "rlw_", "rl_live_", "rlw_live_", secret, secret + "0", "rl_live_" + strings.Repeat("0", 49),
+		"rl_\x00", "rl_\xff"} {
 		f.Add(seed)
 	}
 	form := regexp.MustCompile(`^` + jobstest.SecretPattern + `$`)

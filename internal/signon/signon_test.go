@@ -62,7 +62,8 @@ func TestProvider(t *testing.T) {
 		claims, err := p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
 
 		require.NoError(t, err)
-		require.Equal(t, &signon.Claims{Issuer: m.Issuer(), Subject: "1", Email: "ana@example.com", EmailVerified: true, Groups: []string{"ops", "staff"}}, claims)
+		require.Equal(t, &signon.Claims{Issuer: m.Issuer(), Subject: "1", Email: "ana@example.com", EmailVerified: true,
+			Groups: []string{"ops", "staff"}}, claims)
 		_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
 		require.ErrorIs(t, err, signon.ErrRefused, "a code is valid once")
 	})

@@ -47,7 +47,8 @@ func (s *strict) check() {
 
 // answer serves a stream over one unbuffered connection. It returns the result of Serve
 // and how often the answer was used afterwards.
-func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.Stream) error, read func(io.Reader)) (late int64, result error) {
+func answer(t *testing.T, every time.Duration, run func(context.Context, *sse.Stream) error, read func(io.Reader)) (late int64,
+	result error) {
 	ours, conn := net.Pipe()
 	connections := make(chan net.Conn, 1)
 	connections <- ours
@@ -98,7 +99,8 @@ func TestServe(t *testing.T) {
 
 		require.ErrorIs(t, err, failure)
 		require.Equal(t, "data: 1\n\n", w.Body.String())
-		require.Equal(t, http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"}}, w.Header())
+		require.Equal(t, http.Header{"Content-Type": {"text/event-stream"}, "Cache-Control": {"no-store"}, "X-Accel-Buffering": {"no"}},
+			w.Header())
 	})
 
 	t.Run("SendsPingsWhileNothingHappens", func(t *testing.T) {
@@ -147,10 +149,11 @@ func TestServe(t *testing.T) {
 		t.Parallel()
 		gone := errors.New("gone")
 
-		err := sse.Serve(t.Context(), broken{httptest.NewRecorder(), gone}, time.Millisecond, sse.Comment, func(ctx context.Context, _ *sse.Stream) error {
-			<-ctx.Done()
-			return ctx.Err()
-		})
+		err := sse.Serve(t.Context(), broken{httptest.NewRecorder(), gone}, time.Millisecond, sse.Comment,
+			func(ctx context.Context, _ *sse.Stream) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
 
 		require.ErrorIs(t, err, sse.ErrSlow)
 		require.ErrorIs(t, err, gone)

@@ -52,7 +52,8 @@ func Valid(s string, least, most int) bool {
 // U+0020, or none. Characters that this program's version of Unicode does not know are visible:
 // they may be those of a newer one.
 func invisible(r rune) bool {
-	return !unicode.IsPrint(r) && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Cs, unicode.Z) || unicode.Is(unicode.Noncharacter_Code_Point, r))
+	return !unicode.IsPrint(r) && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Cs, unicode.Z) || unicode.Is(unicode.Noncharacter_Code_Point,
+		r))
 }
 
 // ValidForm is a regular expression, in the syntax that all languages share, for the texts that

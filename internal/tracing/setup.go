@@ -43,7 +43,8 @@ func SetUp(ctx context.Context, service, version string) (stop func(), err error
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	is, err := resource.New(ctx, resource.WithAttributes(String("service.name", service), String("service.version", version)), resource.WithFromEnv(), resource.WithTelemetrySDK())
+	is, err := resource.New(ctx, resource.WithAttributes(String("service.name", service), String("service.version", version)),
+		resource.WithFromEnv(), resource.WithTelemetrySDK())
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

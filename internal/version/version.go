@@ -30,7 +30,8 @@ type Build struct {
 
 // Current returns the build of the running program.
 func Current() Build {
-	b := Build{Version: Number, Commit: commit, Modified: modified == "true", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := Build{Version: Number, Commit: commit, Modified: modified == "true", Go: runtime.Version(), Platform: runtime.GOOS + "/" +
+		runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.stamp(info.Settings)
 	}

@@ -49,7 +49,8 @@ func TestJSON(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`, `[{"a":1},{"a":2,"\u0061":3}]`, ` { "a\"" : "}," , "\u0062":[1,{"c":{}}],"d":{"e":1} , "":-1.5e3 } `, `{ }`} {
+	for _, seed := range []string{`{"a": [1, {"b": null}]}`, `{"a": 1, "a": 2}`, `"\ud83d"`, `[[[`, "\xff", `{"a" 1}`, `{} []`,
+		`[{"a":1},{"a":2,"\u0061":3}]`, ` { "a\"" : "}," , "\u0062":[1,{"c":{}}],"d":{"e":1} , "":-1.5e3 } `, `{ }`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -125,14 +125,16 @@ func (f *File) scalar(n ast.Node, written string, t reflect.Type) (ast.Node, err
 		return asText(n, written), nil
 	case hasZero.MatchString(written):
 		without := decimal(written)
-		return nil, f.refuse(n, `%s is %s, which some programs read as octal: write %s for the number, or "%[2]s" for a text`, fieldOf(n.GetPath()), written, without)
+		return nil, f.refuse(n, `%s is %s, which some programs read as octal: write %s for the number, or "%[2]s" for a text`,
+			fieldOf(n.GetPath()), written, without)
 	}
 	number := decimal(written)
 	if value, _ := strconv.ParseFloat(number, 64); numeric && math.IsInf(value, 0) {
 		return nil, f.refuse(n, "%s is %s: that is too large", fieldOf(n.GetPath()), text.Clip(written, maxShown))
 	}
 	if kind >= reflect.Int && kind <= reflect.Uint64 {
-		if value, err := strconv.ParseFloat(number, 64); err == nil && value == math.Trunc(value) && math.Abs(value) < 1<<53 && strings.ContainsAny(number, ".eE") {
+		if value, err := strconv.ParseFloat(number, 64); err == nil && value == math.Trunc(value) && math.Abs(value) < 1<<53 &&
+			strings.ContainsAny(number, ".eE") {
 			number = strconv.FormatInt(int64(value), 10) // 1e3 and 2.0 are whole numbers
 		}
 	}

@@ -49,7 +49,8 @@ func TestScalars(t *testing.T) {
 	t.Run("TextsStayAsTheyAreWritten", func(t *testing.T) {
 		t.Parallel()
 		for _, text := range texts {
-			in, err := read(fmt.Sprintf("title: %[1]s # a remark\nname: %[1]s\r\nnames: [%[1]s, x]\nphotos: {a: %[1]s}\njob:\n  prompt: %[1]s\n", text))
+			in, err := read(fmt.Sprintf("title: %[1]s # a remark\nname: %[1]s\r\nnames: [%[1]s, x]\nphotos: {a: %[1]s}\njob:\n  prompt: %[1]s\n",
+				text))
 
 			require.NoError(t, err, text)
 			require.Equal(t, []string{text, text, text, text}, []string{in.Title, *in.Name, in.Names[0], in.Photos["a"]})

@@ -20,7 +20,8 @@ func (f *File) suggestion(err error) string {
 	}
 	given, known := "", []string(nil)
 	ast.Walk(visitor(func(n ast.Node) bool {
-		if pair, ok := n.(*ast.MappingValueNode); ok && known == nil && (pair.Value.GetToken() == unknown.Token || pair.GetToken() == unknown.Token || pair.Key.GetToken() == unknown.Token) {
+		if pair, ok := n.(*ast.MappingValueNode); ok && known == nil &&
+			(pair.Value.GetToken() == unknown.Token || pair.GetToken() == unknown.Token || pair.Key.GetToken() == unknown.Token) {
 			name := pair.Key.GetToken().Value
 			if keys := keysOf(typeAt(f.into, strings.TrimSuffix(pair.Key.GetPath(), "."+name))); !slices.Contains(keys, name) {
 				given, known = name, keys

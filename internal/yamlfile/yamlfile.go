@@ -180,7 +180,8 @@ func firstLine(node ast.Node) int {
 func (f *File) syntax(err error) error {
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
-		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line, text.Clip(cmp.Or(f.wrongType(err), advice(at.GetMessage()), at.GetMessage()+f.suggestion(err)), maxText))
+		return fmt.Errorf("%s:%d: %s", f.name, at.GetToken().Position.Line,
+			text.Clip(cmp.Or(f.wrongType(err), advice(at.GetMessage()), at.GetMessage()+f.suggestion(err)), maxText))
 	}
 	return fmt.Errorf("%s: %s", f.name, text.Clip(text.Printable(err.Error()), maxText))
 }

@@ -50,39 +50,47 @@ func TestParse(t *testing.T) {
 
 	edit := func(old, new string) string { return strings.Replace(own, old, new, 1) }
 	for name, test := range map[string]struct{ source, complaint string }{
-		"AnEmptyFile":             {"", "x.yaml: the file is empty"},
-		"NoYAML":                  {"models: [", "x.yaml:1: "},
-		"AListOfNothing":          {"models: []", "1 to 200 models and aliases; it has 0"},
-		"TwoDocuments":            {own + "---\n" + own, "2 YAML documents"},
-		"AnUnknownKey":            {edit("    type:", "    colour: red\n    type:"), `x.yaml:3: unknown field "colour"`},
-		"AnUnknownKeyAtTheTop":    {own + "pools: []\n", `x.yaml:13: unknown field "pools"`},
-		"AKeyTwice":               {edit("    type:", "    name: own\n    type:"), "x.yaml:3: mapping key \"name\" already defined"},
-		"ATextForANumber":         {edit("timeoutSeconds: 600", "timeoutSeconds: soon"), "x.yaml:5: "},
-		"NoName":                  {edit("name: own", "description: x"), "x.yaml:2: the entry has no name"},
-		"ANameWithASlash":         {edit("name: own", "name: a/b"), `x.yaml:2: the name "a/b" must have`},
-		"AQualityThatIsUnknown":   {own + "    quality: { frozen: 3 }\n", `quality has no setting "frozen": it can have check, allowDark, allowStill, blackBrightness`},
+		"AnEmptyFile":          {"", "x.yaml: the file is empty"},
+		"NoYAML":               {"models: [", "x.yaml:1: "},
+		"AListOfNothing":       {"models: []", "1 to 200 models and aliases; it has 0"},
+		"TwoDocuments":         {own + "---\n" + own, "2 YAML documents"},
+		"AnUnknownKey":         {edit("    type:", "    colour: red\n    type:"), `x.yaml:3: unknown field "colour"`},
+		"AnUnknownKeyAtTheTop": {own + "pools: []\n", `x.yaml:13: unknown field "pools"`},
+		"AKeyTwice":            {edit("    type:", "    name: own\n    type:"), "x.yaml:3: mapping key \"name\" already defined"},
+		"ATextForANumber":      {edit("timeoutSeconds: 600", "timeoutSeconds: soon"), "x.yaml:5: "},
+		"NoName":               {edit("name: own", "description: x"), "x.yaml:2: the entry has no name"},
+		"ANameWithASlash":      {edit("name: own", "name: a/b"), `x.yaml:2: the name "a/b" must have`},
+		"AQualityThatIsUnknown": {own + "    quality: { frozen: 3 }\n",
+			`quality has no setting "frozen": it can have check, allowDark, allowStill, blackBrightness`},
 		"AQualityOutOfRange":      {own + "    quality: { blackShare: 2 }\n", "quality.blackShare must be a number from 0.01 to 1"},
 		"AQualityThatIsNoSwitch":  {own + "    quality: { check: 1 }\n", "quality.check must be true or false"},
 		"AQualityThatIsNoMap":     {own + "    quality: [check]\n", "quality must be a map"},
 		"ACommandWithoutAProgram": {edit("    settings:", "    runtime: command\n    settings:"), `x.yaml:8: settings have no field "weights"`},
-		"AnUnknownPlaceholder": {edit("    settings: {weights: /models/own, adapters: [{scale: 0.8}]}", "    runtime: command\n    settings:\n      program:\n        - tool\n        - '{params.beta}'"),
+		"AnUnknownPlaceholder": {edit("    settings: {weights: /models/own, adapters: [{scale: 0.8}]}",
+			"    runtime: command\n    settings:\n      program:\n        - tool\n        - '{params.beta}'"),
 			"x.yaml:11: the placeholder {params.beta} names a parameter that params does not have"},
-		"NoGPUTypes":              {edit("    gpuTypes: [L4, H100]\n", ""), "x.yaml:2: gpuTypes is empty"},
-		"AGPUTypeTwice":           {edit("H100", "L4"), "x.yaml:4: gpuTypes must be different"},
-		"ATimeoutOfZero":          {edit("600", "0"), "x.yaml:5: timeoutSeconds is 0"},
-		"AnInfiniteTimeout":       {edit("600", ".inf"), "x.yaml:5: timeoutSeconds is +Inf"},
-		"NoNumber":                {edit("gpuSecondsPerSecond: 1", "gpuSecondsPerSecond: .nan"), "x.yaml:6: gpuSecondsPerSecond is NaN"},
-		"AnUnknownProduct":        {edit("    type:", "    produces: film\n    type:"), `x.yaml:3: produces is "FILM": it must be video, image or output`},
-		"TooManyAttempts":         {edit("    type:", "    retry: {maxAttempts: 21}\n    type:"), "x.yaml:3: maxAttempts is 21"},
-		"SettingsThatAreAList":    {edit("settings: {weights: /models/own, adapters: [{scale: 0.8}]}", "settings: [1]"), "x.yaml:7: settings must be a map"},
-		"NoSchema":                {own[:strings.Index(own, "    params:")], "x.yaml:2: the model own has no params"},
-		"ASchemaOfUnknownType":    {edit("type: integer", "type: whole"), "x.yaml:9: params is not a valid JSON Schema: params.properties.zeta.type"},
-		"ASchemaThatReadsFiles":   {edit("{type: string}", "{$ref: 'file:///etc/passwd'}"), "put that part into the schema itself"},
-		"ASchemaWithABadPattern":  {edit("{type: string}", "{pattern: '('}"), "params.properties.alpha.pattern"},
-		"AnUnknownAnnotation":     {edit("{type: string}", "{type: string, X-Reelay-Input: image}"), "x.yaml:9: params has the unknown annotation X-Reelay-Input"},
-		"StepsThatAreAText":       {own + "    drafts: { stepsParam: alpha }\n", `stepsParam is "alpha": its type in params must be integer or number`},
-		"StepsWithoutAParam":      {own + "    drafts: { stepsParam: beta }\n", `stepsParam is "beta": params has no such property`},
-		"AnAnchor":                {edit("    type: video", "    description: &a x\n    type: video"), "x.yaml:3: anchors, aliases and tags of YAML are not supported"},
+		"NoGPUTypes":        {edit("    gpuTypes: [L4, H100]\n", ""), "x.yaml:2: gpuTypes is empty"},
+		"AGPUTypeTwice":     {edit("H100", "L4"), "x.yaml:4: gpuTypes must be different"},
+		"ATimeoutOfZero":    {edit("600", "0"), "x.yaml:5: timeoutSeconds is 0"},
+		"AnInfiniteTimeout": {edit("600", ".inf"), "x.yaml:5: timeoutSeconds is +Inf"},
+		"NoNumber":          {edit("gpuSecondsPerSecond: 1", "gpuSecondsPerSecond: .nan"), "x.yaml:6: gpuSecondsPerSecond is NaN"},
+		"AnUnknownProduct": {edit("    type:", "    produces: film\n    type:"),
+			`x.yaml:3: produces is "FILM": it must be video, image or output`},
+		"TooManyAttempts": {edit("    type:", "    retry: {maxAttempts: 21}\n    type:"), "x.yaml:3: maxAttempts is 21"},
+		"SettingsThatAreAList": {edit("settings: {weights: /models/own, adapters: [{scale: 0.8}]}", "settings: [1]"),
+			"x.yaml:7: settings must be a map"},
+		"NoSchema": {own[:strings.Index(own, "    params:")], "x.yaml:2: the model own has no params"},
+		"ASchemaOfUnknownType": {edit("type: integer", "type: whole"),
+			"x.yaml:9: params is not a valid JSON Schema: params.properties.zeta.type"},
+		"ASchemaThatReadsFiles":  {edit("{type: string}", "{$ref: 'file:///etc/passwd'}"), "put that part into the schema itself"},
+		"ASchemaWithABadPattern": {edit("{type: string}", "{pattern: '('}"), "params.properties.alpha.pattern"},
+		"AnUnknownAnnotation": {edit("{type: string}", "{type: string, X-Reelay-Input: image}"),
+			"x.yaml:9: params has the unknown annotation X-Reelay-Input"},
+		"StepsThatAreAText": {own + "    drafts: { stepsParam: alpha }\n",
+			`stepsParam is "alpha": its type in params must be integer or number`},
+		"StepsWithoutAParam": {own + "    drafts: { stepsParam: beta }\n", `stepsParam is "beta": params has no such property`},
+		"AnAnchor": {edit("    type: video", "    description: &a x\n    type: video"),
+			"x.yaml:3: anchors, aliases and tags of YAML are not supported"},
 		"AModelTwice":             {own + strings.TrimPrefix(own, "models:\n"), "x.yaml:13: the name own occurs twice"},
 		"AnAliasNamedAsItsModel":  {own + "aliases: [{name: own, models: {own: 1}}]\n", "x.yaml:13: the name own occurs twice"},
 		"AnAliasWithoutModels":    {own + "aliases:\n  - name: any\n", "x.yaml:14: the alias any has no models"},
@@ -149,7 +157,8 @@ func TestPlan(t *testing.T) {
 
 		require.Equal(t, catalogue.Changed, changes[0].Kind)
 		require.Equal(t, 2, changes[0].Version)
-		require.Equal(t, []jsondiff.Difference{{Path: "gpuTypes", Before: []byte(`["L4","H100"]`), After: []byte(`["H100"]`)}}, changes[0].Differences)
+		require.Equal(t, []jsondiff.Difference{{Path: "gpuTypes", Before: []byte(`["L4","H100"]`), After: []byte(`["H100"]`)}},
+			changes[0].Differences)
 		require.Len(t, snapshot.At("own", 1).GPUTypes, 2)
 		require.Len(t, snapshot.At("own", 2).GPUTypes, 1)
 		require.Len(t, snapshot.Models(), 1)
@@ -166,9 +175,10 @@ func TestPlan(t *testing.T) {
 	})
 
 	for name, test := range map[string]struct{ source, complaint string }{
-		"AnAliasOfNothing":        {"aliases: [{name: any, models: {other: 1}}]", "x.yaml:1: the alias any names other, which is neither"},
-		"AnAliasOfItself":         {"aliases: [{name: any, models: {any: 1}}]", "the aliases form a cycle: any → any"},
-		"ACycleOfAliases":         {"aliases:\n- {name: a, models: {b: 1, own: 1}}\n- {name: b, models: {a: 1}}", "x.yaml:2: the aliases form a cycle: a → b → a"},
+		"AnAliasOfNothing": {"aliases: [{name: any, models: {other: 1}}]", "x.yaml:1: the alias any names other, which is neither"},
+		"AnAliasOfItself":  {"aliases: [{name: any, models: {any: 1}}]", "the aliases form a cycle: any → any"},
+		"ACycleOfAliases": {"aliases:\n- {name: a, models: {b: 1, own: 1}}\n- {name: b, models: {a: 1}}",
+			"x.yaml:2: the aliases form a cycle: a → b → a"},
 		"AnAliasNamedAsAModel":    {"aliases: [{name: own, models: {own: 1}}]", "own is the name of a model, so it cannot be an alias"},
 		"AModelNamedAsAnOldAlias": {strings.Replace(own, "name: own", "name: fast", 1), "fast is the name of an alias, so it cannot be a model"},
 	} {
@@ -194,7 +204,8 @@ func raw(text string) []byte { return []byte(text) }
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	two := own + strings.Replace(strings.TrimPrefix(own, "models:\n"), "name: own", "name: other", 1)
-	_, snapshot := applied(t, two+"aliases:\n- {name: fast, models: {own: 3, other: 1}}\n- {name: any, models: {fast: 1, other: 1}}\n- {name: unused, models: {own: 1, other: 0}}\n")
+	_, snapshot := applied(t, two+
+		"aliases:\n- {name: fast, models: {own: 3, other: 1}}\n- {name: any, models: {fast: 1, other: 1}}\n- {name: unused, models: {own: 1, other: 0}}\n")
 
 	for name, want := range map[string]map[string]float64{
 		"own":    {"own": 1},
@@ -216,7 +227,8 @@ func TestCandidates(t *testing.T) {
 		// There are 2^60 ways from the first to the last.
 		file := two + "aliases:\n"
 		for i := range 60 {
-			file += fmt.Sprintf("- {name: a%d, models: {b%d: 1, c%d: 3}}\n- {name: b%d, models: {a%d: 1}}\n- {name: c%d, models: {a%d: 1}}\n", i, i, i, i, i+1, i, i+1)
+			file += fmt.Sprintf("- {name: a%d, models: {b%d: 1, c%d: 3}}\n- {name: b%d, models: {a%d: 1}}\n- {name: c%d, models: {a%d: 1}}\n", i, i,
+				i, i, i+1, i, i+1)
 		}
 		_, snapshot := applied(t, file+"- {name: a60, models: {own: 1, other: 1}}\n")
 
@@ -258,7 +270,8 @@ func TestParamsOfACall(t *testing.T) {
 	model, err := snapshot.Model("http.call")
 	require.NoError(t, err)
 
-	for _, accepted := range []string{`{"url": "https://example.com/"}`, `{"url": "http://localhost:8080/", "method": "POST", "body": {"a": 1}}`,
+	for _, accepted := range []string{`{"url": "https://example.com/"}`,
+		`{"url": "http://localhost:8080/", "method": "POST", "body": {"a": 1}}`,
 		`{"url": "https://example.com/", "expectedStatus": ["200", "2xx", "300-302", 404]}`} {
 		_, err := model.Params(json.RawMessage(accepted))
 		require.NoError(t, err, accepted)

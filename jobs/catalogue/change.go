@@ -35,7 +35,8 @@ type Change struct {
 // Plan returns what applying the entries to the rows of the database does, and the snapshot
 // afterwards. It returns an error like Parse's if the result would be invalid: an alias that
 // names no model, a cycle of aliases, or a name of both a model and an alias.
-func (s *Source) Plan(rows []*models.CatalogueEntry, origin models.CatalogueOrigin, by string, before *Snapshot) ([]*Change, *Snapshot, error) {
+func (s *Source) Plan(rows []*models.CatalogueEntry, origin models.CatalogueOrigin, by string, before *Snapshot) ([]*Change, *Snapshot,
+	error) {
 	var changes []*Change
 	for i, m := range s.Models {
 		s.refuseOtherKind(fmt.Sprintf("$.models[%d].name", i), rows, m.Name, false)

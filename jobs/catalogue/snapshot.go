@@ -293,7 +293,8 @@ func ValidNames(field string, names []string) error {
 	}
 	for _, name := range names {
 		if !validName.MatchString(name) {
-			return apierror.Invalid(field, "%s names %q: a model's name has 1 to %d letters, digits, dots, hyphens and underscores.", field, text.Clip(name, MaxName), MaxName)
+			return apierror.Invalid(field, "%s names %q: a model's name has 1 to %d letters, digits, dots, hyphens and underscores.", field,
+				text.Clip(name, MaxName), MaxName)
 		}
 	}
 	return nil

@@ -24,7 +24,8 @@ func (s *Source) checkName(place, name string) {
 	case name == "":
 		s.problem(place, "the entry has no name")
 	case !validName.MatchString(name):
-		s.problem(place+".name", "the name %q must have 1 to %d letters, digits, dots, hyphens and underscores, and begin with a letter or digit", text.Clip(name, MaxName), MaxName)
+		s.problem(place+".name", "the name %q must have 1 to %d letters, digits, dots, hyphens and underscores, and begin with a letter or digit",
+			text.Clip(name, MaxName), MaxName)
 	case slices.ContainsFunc(s.Models, func(m *Model) bool { return m.Name == name }),
 		slices.ContainsFunc(s.Aliases, func(a *Alias) bool { return a.Name == name }):
 		s.problem(place+".name", "the name %s occurs twice in this file", name)
@@ -135,7 +136,8 @@ func (s *Source) checkRetry(place string, r *Retry) {
 	}
 	r.Backoff = models.Backoff(strings.ToUpper(string(r.Backoff)))
 	if r.Backoff != "" && r.Backoff != models.BackoffFixed && r.Backoff != models.BackoffExponential {
-		s.problem(place+".backoff", "backoff is %q: it must be %s or %s", text.Clip(string(r.Backoff), 64), models.BackoffExponential, models.BackoffFixed)
+		s.problem(place+".backoff", "backoff is %q: it must be %s or %s", text.Clip(string(r.Backoff), 64), models.BackoffExponential,
+			models.BackoffFixed)
 	}
 	for name, delay := range map[string]*float64{"initialDelaySeconds": r.InitialDelaySeconds, "maxDelaySeconds": r.MaxDelaySeconds} {
 		if delay != nil && !(*delay >= 0.1 && *delay <= 86400) {

@@ -49,7 +49,8 @@ const (
 func WriteAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes, last func() error) error {
 	w = RowsOf(changes, w)
 	over := EndedBy(changes)
-	if len(changes) > countedAtOnce || len(over) > announcedLast || slices.ContainsFunc(changes, func(c *Change) bool { return c.dead != nil }) {
+	if len(changes) > countedAtOnce || len(over) > announcedLast ||
+		slices.ContainsFunc(changes, func(c *Change) bool { return c.dead != nil }) {
 		if err := WriteRows(ctx, tx, changes, w); err != nil {
 			return err
 		}
@@ -157,9 +158,11 @@ func (c *Change) trace() {
 	attempt := c.Ending.Attempt
 	span := tracing.Span{
 		Parent: job.Traceparent, Name: "attempt", From: attempt.LeasedAt, To: attempt.EndedAt,
-		ID: tracing.AttemptID(string(job.ID), attempt.AttemptNo), Failed: attempt.Status == models.AttemptFailed || attempt.Status == models.AttemptLost,
+		ID: tracing.AttemptID(string(job.ID), attempt.AttemptNo), Failed: attempt.Status == models.AttemptFailed ||
+			attempt.Status == models.AttemptLost,
 		Attrs: []tracing.Attr{
-			id, run, tracing.String("reelay.attempt", attempt.ID), tracing.Int("reelay.attempt_no", attempt.AttemptNo), tracing.String("reelay.worker", attempt.WorkerID),
+			id, run, tracing.String("reelay.attempt", attempt.ID), tracing.Int("reelay.attempt_no", attempt.AttemptNo),
+			tracing.String("reelay.worker", attempt.WorkerID),
 			tracing.String("reelay.attempt_status", attempt.Status), tracing.String("reelay.failure_class", attempt.FailureClass),
 		},
 	}

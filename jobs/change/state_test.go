@@ -91,7 +91,8 @@ func TestVerb(t *testing.T) {
 		expected map[string]apierror.Code // "" means the same answer again
 		cancel   apierror.Code
 	}{
-		"Completed": {jobstest.FencedVerbs["Complete"], models.JobCompleted, all(map[string]apierror.Code{"Complete": ""}), apierror.CodeConflict},
+		"Completed": {jobstest.FencedVerbs["Complete"], models.JobCompleted, all(map[string]apierror.Code{"Complete": ""}),
+			apierror.CodeConflict},
 		"Failed": {func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, _ jobstest.Uploads) error {
 			_, err := s.Attempts.Fail(t.Context(), p, f, lease.Failure{Class: models.FailContentPolicy, Message: "refused"})
 			return err

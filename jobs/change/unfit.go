@@ -90,7 +90,8 @@ func BadValue(source models.JobID, take reference.Take, lengths map[models.Outpu
 	case !exists:
 		return fmt.Sprintf("job %s has no output", source)
 	case length > maxValueBytes:
-		return fmt.Sprintf("the value %s of job %s has %s, and a text may contain one of %s", take, source, text.Count(length, "byte"), text.Count(maxValueBytes, "byte"))
+		return fmt.Sprintf("the value %s of job %s has %s, and a text may contain one of %s", take, source, text.Count(length, "byte"),
+			text.Count(maxValueBytes, "byte"))
 	}
 	return ""
 }
@@ -105,7 +106,8 @@ func lengthOf(row models.JobSource, lengths map[models.OutputValue]int) (sum int
 
 // TooLong says that values of this many bytes together are too long for the texts of a job.
 func TooLong(sum int) string {
-	return fmt.Sprintf("the values of other jobs in its texts have %s together, and may have %s", text.Count(sum, "byte"), text.Count(MaxValuesBytes, "byte"))
+	return fmt.Sprintf("the values of other jobs in its texts have %s together, and may have %s", text.Count(sum, "byte"),
+		text.Count(MaxValuesBytes, "byte"))
 }
 
 // maxValueBytes bounds one such value, and MaxValuesBytes all of a job.

@@ -77,7 +77,10 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	if err := InBatches(events, func(some []*models.WebhookEvent) error { return models.InsertWebhookEvents(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the webhook events: %w", err)
 	}
-	if err := InBatches(deliveries, func(some []*models.WebhookDelivery) error { return models.InsertWebhookDeliveries(ctx, tx, some) }); err != nil {
+	if err := InBatches(deliveries, func(some []*models.WebhookDelivery) error {
+		return models.InsertWebhookDeliveries(ctx, tx,
+			some)
+	}); err != nil {
 		return fmt.Errorf("write the webhook deliveries: %w", err)
 	}
 	return apierror.Wrap(models.InsertOutbox(ctx, tx, WebhookDueMessage(events[0].ID)), "write the outbox")
@@ -145,7 +148,8 @@ func ValidCallback(policy outbound.Policy, field, url string) error {
 
 // NewEndpoint makes a row with a new secret; url is empty for the account's
 // callbacks.
-func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format models.WebhookFormat,
+	events []string) (*models.WebhookEndpoint, string, error) {
 	endpoint := &models.WebhookEndpoint{ID: id, AccountID: account, URL: url, Format: format, Events: events}
 	secret, sealed, err := NewWebhookSecret(sealer, endpoint.ID)
 	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
@@ -173,7 +177,8 @@ func EnsureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer
 		if slices.Contains(have, account) {
 			continue
 		}
-		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", models.FormatStandard, WebhookEvents[models.FormatStandard])
+		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", models.FormatStandard,
+			WebhookEvents[models.FormatStandard])
 		if err != nil {
 			return err
 		}

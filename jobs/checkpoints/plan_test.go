@@ -41,16 +41,20 @@ func TestPlanOf(t *testing.T) {
 			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: append(saved(30, 1), 600), Saves: 31}, 34.0 / 32, 4, 175,
 		},
 		"losses every 10 minutes": {
-			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 3), Saves: 31, Losses: 5999, BusyHours: 996}, 3, 1.0 / 6, 60,
+			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 3), Saves: 31, Losses: 5999, BusyHours: 996}, 3,
+			1.0 / 6, 60,
 		},
 		"losses that ON_DEMAND does not expect": {
-			models.CheckpointRecord{CapacityClass: models.CapacityOnDemand, SaveSeconds: saved(31, 3), Saves: 31, Losses: 4, BusyHours: 8}, 3, 32 / 4.25, 403,
+			models.CheckpointRecord{CapacityClass: models.CapacityOnDemand, SaveSeconds: saved(31, 3), Saves: 31, Losses: 4, BusyHours: 8}, 3,
+			32 / 4.25, 403,
 		},
 		"no shorter than 10 s": {
-			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 1e-9), Saves: 31, Losses: 99, BusyHours: 1}, 3.0 / 32, 0.05, 10,
+			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 1e-9), Saves: 31, Losses: 99, BusyHours: 1}, 3.0 / 32,
+			0.05, 10,
 		},
 		"no longer than 15 min": {
-			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 30), Saves: 31, BusyHours: 1e6}, 933.0 / 32, 1000004, 900,
+			models.CheckpointRecord{CapacityClass: models.CapacitySpot, SaveSeconds: saved(31, 30), Saves: 31, BusyHours: 1e6}, 933.0 / 32, 1000004,
+			900,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,8 @@ func Parse(text string) (*Expression, error) {
 		given = append([]string{"0"}, given...)
 	case len(fields):
 	default:
-		return nil, fmt.Errorf("it has %d fields: give five (minute, hour, day of the month, month, day of the week) or six (the second first)", len(given))
+		return nil, fmt.Errorf("it has %d fields: give five (minute, hour, day of the month, month, day of the week) or six (the second first)",
+			len(given))
 	}
 	e := &Expression{text: text}
 	for n, value := range given {

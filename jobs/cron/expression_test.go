@@ -79,7 +79,8 @@ func TestDescriptions(t *testing.T) {
 	expression, err := Parse("0 9 * * 1-5")
 	require.NoError(t, err)
 	assert.Equal(t, "every weekday at 09:00, Europe/Berlin", Times{Expression: expression, Zone: berlin}.Describe())
-	for every, words := range map[time.Duration]string{time.Second: "every second", 90 * time.Second: "every 90 seconds", time.Hour: "every hour", 48 * time.Hour: "every 2 days"} {
+	for every, words := range map[time.Duration]string{time.Second: "every second", 90 * time.Second: "every 90 seconds",
+		time.Hour: "every hour", 48 * time.Hour: "every 2 days"} {
 		assert.Equal(t, words, Times{Every: every}.Describe())
 	}
 }
@@ -146,7 +147,8 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"0 9 * * MON-FRI", "*/20 * * * * *", "0 0 L-3 * *", "0 10 * * FRIL", "@daily", "5,35 22-2 * * *", "0 0 29 2 *"} {
+	for _, seed := range []string{"0 9 * * MON-FRI", "*/20 * * * * *", "0 0 L-3 * *", "0 10 * * FRIL", "@daily", "5,35 22-2 * * *",
+		"0 0 29 2 *"} {
 		f.Add(seed)
 	}
 	zone, err := time.LoadLocation("America/New_York")

@@ -39,12 +39,14 @@ var (
 
 // fields are those of an expression with seconds.
 var fields = [...]field{
-	fieldSecond:  {name: "second", allowed: "0-59", low: 0, high: 59, most: 59, option: parser.Second},
-	fieldMinute:  {name: "minute", allowed: "0-59", low: 0, high: 59, most: 59, option: parser.Minute},
-	fieldHour:    {name: "hour", allowed: "0-23", low: 0, high: 23, most: 23, option: parser.Hour},
-	fieldDay:     {name: "day of the month", allowed: "1-31, L (the last), L-3, 15W (the nearest weekday), LW", low: 1, high: 31, most: 31, special: regexp.MustCompile(`^(L|L-[0-9]{1,2}|[0-9]{1,2}W|LW)$`), option: parser.Dom},
-	fieldMonth:   {name: "month", allowed: "1-12 or JAN-DEC", low: 1, high: 12, most: 12, names: monthNames, option: parser.Month},
-	fieldWeekday: {name: "day of the week", allowed: "0-7 or SUN-SAT (0 and 7 are Sunday), MON#2 (the second Monday), FRIL (the last Friday)", low: 0, high: 6, most: 7, names: dayNames, special: regexp.MustCompile(`^([0-7]|[A-Z]{3})(#[1-5]|L)$`), option: parser.Dow},
+	fieldSecond: {name: "second", allowed: "0-59", low: 0, high: 59, most: 59, option: parser.Second},
+	fieldMinute: {name: "minute", allowed: "0-59", low: 0, high: 59, most: 59, option: parser.Minute},
+	fieldHour:   {name: "hour", allowed: "0-23", low: 0, high: 23, most: 23, option: parser.Hour},
+	fieldDay: {name: "day of the month", allowed: "1-31, L (the last), L-3, 15W (the nearest weekday), LW", low: 1, high: 31, most: 31,
+		special: regexp.MustCompile(`^(L|L-[0-9]{1,2}|[0-9]{1,2}W|LW)$`), option: parser.Dom},
+	fieldMonth: {name: "month", allowed: "1-12 or JAN-DEC", low: 1, high: 12, most: 12, names: monthNames, option: parser.Month},
+	fieldWeekday: {name: "day of the week", allowed: "0-7 or SUN-SAT (0 and 7 are Sunday), MON#2 (the second Monday), FRIL (the last Friday)",
+		low: 0, high: 6, most: 7, names: dayNames, special: regexp.MustCompile(`^([0-7]|[A-Z]{3})(#[1-5]|L)$`), option: parser.Dow},
 }
 
 // set is what a field matches: all, or values in ascending order and special terms, as the library

@@ -129,7 +129,8 @@ func (p period) next(t Times, after time.Time) (slot, wall time.Time) {
 		}
 		from = begins.Add(-time.Nanosecond)
 	}
-	if repeated := p.start.UTC().Add(p.before - time.Nanosecond); !p.start.IsZero() && t.Overlap == models.DSTOverlapFirst && from.Before(repeated) {
+	if repeated := p.start.UTC().Add(p.before - time.Nanosecond); !p.start.IsZero() && t.Overlap == models.DSTOverlapFirst &&
+		from.Before(repeated) {
 		from = repeated
 	}
 	wall = t.Expression.next(from)

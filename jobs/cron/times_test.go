@@ -15,8 +15,10 @@ var years = struct{ from, to time.Time }{time.Date(2026, 1, 1, 0, 0, 0, 0, time.
 // zones are those with the most different rules: offsets of half and quarter hours, clocks put
 // forward at midnight or by 30 minutes or by two hours, and none at all.
 var zones = []string{
-	"UTC", "Europe/Berlin", "Europe/London", "Europe/Lisbon", "America/New_York", "America/Los_Angeles", "America/St_Johns", "America/Havana", "America/Santiago", "America/Sao_Paulo",
-	"Australia/Lord_Howe", "Australia/Adelaide", "Pacific/Chatham", "Pacific/Apia", "Africa/Casablanca", "Africa/Cairo", "Antarctica/Troll", "Asia/Kathmandu", "Asia/Jerusalem", "Asia/Tokyo",
+	"UTC", "Europe/Berlin", "Europe/London", "Europe/Lisbon", "America/New_York", "America/Los_Angeles", "America/St_Johns", "America/Havana",
+	"America/Santiago", "America/Sao_Paulo",
+	"Australia/Lord_Howe", "Australia/Adelaide", "Pacific/Chatham", "Pacific/Apia", "Africa/Casablanca", "Africa/Cairo", "Antarctica/Troll",
+	"Asia/Kathmandu", "Asia/Jerusalem", "Asia/Tokyo",
 }
 
 // changes returns the days on which the clock of a zone changes, with a day before and after.
@@ -37,7 +39,8 @@ func local(at time.Time, zone *time.Location) time.Time {
 
 // walk finds the slots of a day without ever computing a time: it looks at each minute of real
 // time, and at each minute that the clock leaves out.
-func walk(day time.Time, zone *time.Location, matches func(time.Time) bool, gap models.DSTGap, overlap models.DSTOverlap) (slots []time.Time) {
+func walk(day time.Time, zone *time.Location, matches func(time.Time) bool, gap models.DSTGap,
+	overlap models.DSTOverlap) (slots []time.Time) {
 	const around = 4 * 60
 	shown := make([]time.Time, around+24*60+around)
 	for n := range shown {
@@ -141,22 +144,36 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 		after            string
 		slots            []string
 	}{
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-28T12:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-28T12:00:00Z",
+			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
 		{"30 2 * * *", "Europe/Berlin", models.DSTGapSkip, models.DSTOverlapFirst, "2026-03-28T12:00:00Z", []string{"2026-03-30T00:30:00Z"}},
-		{"*/30 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-29T00:00:00Z", []string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T12:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-10-24T12:00:00Z", []string{"2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapBoth, "2026-10-24T12:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"0 0 * * *", "America/Havana", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-07T12:00:00Z", []string{"2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"}},
-		{"15 2 * * *", "Australia/Lord_Howe", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
-		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T23:20:00Z", []string{"2026-10-25T00:15:00Z", "2026-10-25T01:15:00Z", "2026-10-25T02:15:00Z"}},
-		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-03-29T00:00:00Z", []string{"2026-03-29T00:15:00Z", "2026-03-29T01:15:00Z"}},
-		{"*/20 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:00Z", []string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:20:00Z"}},
-		{"0 0/2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T22:30:00Z", []string{"2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T03:00:00Z"}},
-		{"@hourly", "America/New_York", models.DSTGapShift, models.DSTOverlapFirst, "2026-11-01T05:30:00Z", []string{"2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
-		{"* 30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:58Z", []string{"2026-10-25T00:30:59Z", "2026-10-26T01:30:00Z"}},
+		{"*/30 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-29T00:00:00Z",
+			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T12:00:00Z",
+			[]string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-10-24T12:00:00Z",
+			[]string{"2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapBoth, "2026-10-24T12:00:00Z",
+			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
+		{"0 0 * * *", "America/Havana", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-07T12:00:00Z",
+			[]string{"2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"}},
+		{"15 2 * * *", "Australia/Lord_Howe", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-03T00:00:00Z",
+			[]string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
+		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T23:20:00Z",
+			[]string{"2026-10-25T00:15:00Z", "2026-10-25T01:15:00Z", "2026-10-25T02:15:00Z"}},
+		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-03-29T00:00:00Z",
+			[]string{"2026-03-29T00:15:00Z", "2026-03-29T01:15:00Z"}},
+		{"*/20 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:00Z",
+			[]string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:20:00Z"}},
+		{"0 0/2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T22:30:00Z",
+			[]string{"2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T03:00:00Z"}},
+		{"@hourly", "America/New_York", models.DSTGapShift, models.DSTOverlapFirst, "2026-11-01T05:30:00Z",
+			[]string{"2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
+		{"* 30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:58Z",
+			[]string{"2026-10-25T00:30:59Z", "2026-10-26T01:30:00Z"}},
 		{"0 1-3 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:00:00Z", []string{"2026-10-25T02:00:00Z"}},
-		{"*/20 * * * * *", "Asia/Tokyo", models.DSTGapShift, models.DSTOverlapFirst, "2026-01-01T00:00:05Z", []string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-01-01T00:01:00Z"}},
+		{"*/20 * * * * *", "Asia/Tokyo", models.DSTGapShift, models.DSTOverlapFirst, "2026-01-01T00:00:05Z",
+			[]string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-01-01T00:01:00Z"}},
 	} {
 		expression, err := Parse(c.expression)
 		require.NoError(t, err)
@@ -173,8 +190,10 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 func TestIntervals(t *testing.T) {
 	t.Parallel()
 
-	times := Times{Every: 90 * time.Second, Anchor: at(t, "2026-01-01T00:00:00Z"), Start: at(t, "2026-01-01T00:01:00Z"), End: at(t, "2026-01-01T00:04:30Z")}
-	assert.Equal(t, []time.Time{at(t, "2026-01-01T00:01:30Z"), at(t, "2026-01-01T00:03:00Z")}, times.Upcoming(at(t, "2025-01-01T00:00:00Z"), 5))
+	times := Times{Every: 90 * time.Second, Anchor: at(t, "2026-01-01T00:00:00Z"), Start: at(t, "2026-01-01T00:01:00Z"),
+		End: at(t, "2026-01-01T00:04:30Z")}
+	assert.Equal(t, []time.Time{at(t, "2026-01-01T00:01:30Z"), at(t, "2026-01-01T00:03:00Z")}, times.Upcoming(at(t, "2025-01-01T00:00:00Z"),
+		5))
 	times.Start = times.Anchor
 	assert.Equal(t, times.Anchor, times.Next(at(t, "2025-01-01T00:00:00Z")), "the interval begins with a slot")
 	// A Duration cannot hold so long a time.

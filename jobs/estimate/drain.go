@@ -118,7 +118,8 @@ func ReadDrains(ctx context.Context, db bun.IDB, known *catalogue.Snapshot) (*Dr
 	return newDrains(work, capacity, known, NewRenderTimes(times), closed), nil
 }
 
-func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catalogue.Snapshot, times RenderTimes, closed []models.ClosedQueue) *Drains {
+func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catalogue.Snapshot, times RenderTimes,
+	closed []models.ClosedQueue) *Drains {
 	d := &Drains{workers: make([]int, len(capacity))}
 	able := make([]catalogue.Capability, len(capacity))
 	for i, c := range capacity {

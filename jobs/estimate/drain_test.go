@@ -69,7 +69,8 @@ func TestDrains(t *testing.T) {
 		own := workersOf(1, 0, "own")
 		own.Accounts = []models.AccountID{"a"}
 		d := drainsOf(work, []models.Capacity{
-			workersOf(1, 0, "wan"), {Offer: models.Offer{Models: []string{"cold"}}, Booting: 2, Most: 2}, resting, own, {Offer: models.Offer{Models: []string{"gone"}}},
+			workersOf(1, 0, "wan"), {Offer: models.Offer{Models: []string{"cold"}}, Booting: 2, Most: 2}, resting, own,
+			{Offer: models.Offer{Models: []string{"gone"}}},
 		}, models.ClosedQueue{Lane: batch})
 
 		all := d.All()
@@ -86,7 +87,8 @@ func TestDrains(t *testing.T) {
 
 	t.Run("LeaveOutPausedModelsAndHaltedLeases", func(t *testing.T) {
 		t.Parallel()
-		work, capacity := []models.QueueWork{workOf(pro, "wan", 2, 10), workOf(pro, "ltx", 1, 10)}, []models.Capacity{workersOf(1, 0, "wan", "ltx")}
+		work, capacity := []models.QueueWork{workOf(pro, "wan", 2, 10), workOf(pro, "ltx", 1, 10)},
+			[]models.Capacity{workersOf(1, 0, "wan", "ltx")}
 
 		paused := drainsOf(work, capacity, models.ClosedQueue{Lane: pro, Model: "wan"}, models.ClosedQueue{Lane: batch})
 		halted := drainsOf(work, capacity, models.ClosedQueue{Lane: pro, Model: "wan"}, models.ClosedQueue{Lane: pro, Halted: true})

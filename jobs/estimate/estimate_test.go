@@ -76,7 +76,8 @@ var scenarios = []scenario{
 	{name: "TwoModels", workers: 12, load: 0.85, irregular: 0.1, mixed: true, tiers: []models.Tier{models.TierPro}},
 	{name: "ThreeTiers", workers: 10, load: 0.9, irregular: 0.1, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 	{name: "Caps", workers: 9, load: 0.85, irregular: 0.1, capped: true, tiers: []models.Tier{models.TierPro}},
-	{name: "AllAtOnce", workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true, tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
+	{name: "AllAtOnce", workers: 12, load: 0.85, irregular: 0.2, mtbf: 1800, mixed: true,
+		tiers: []models.Tier{models.TierEnterprise, models.TierPro, models.TierFree}},
 }
 
 // worlds is how many worlds are simulated. A world with many workers has enough jobs by
@@ -105,7 +106,8 @@ func TestEstimate(t *testing.T) {
 			}
 
 			median, waited, within, bias := errorsOf(all.waits)
-			t.Logf("wait: median error %.1f %% of %d that waited (of %d), %.0f %% within P90, bias %.2f", 100*median, waited, len(all.waits), 100*within, bias)
+			t.Logf("wait: median error %.1f %% of %d that waited (of %d), %.0f %% within P90, bias %.2f", 100*median, waited, len(all.waits),
+				100*within, bias)
 			require.Greater(t, waited, 50)
 			require.Less(t, median, 0.25)
 			require.Greater(t, within, 0.75)

@@ -178,7 +178,8 @@ func kindOf(job *models.Job) models.Kind {
 	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
 }
 
-func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Forecast, error) {
+func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Forecast,
+	error) {
 	o := &Forecast{catalogue: catalogue, lateAfter: lateAfter}
 	known, err := models.ListRenderTimes(ctx, db)
 	if err != nil {
@@ -341,7 +342,8 @@ func (o *Forecast) enter(q query) {
 	at := slices.IndexFunc(o.lines, func(l *line) bool { return l.account == q.account && l.Line == q.Line })
 	if at < 0 {
 		o.lines = append(o.lines, &line{
-			Line: q.Line, account: q.account, Share: fairqueue.Share{VirtualTime: o.startTag(query{load: q.load, account: q.account}), Weight: q.weight},
+			Line: q.Line, account: q.account, Share: fairqueue.Share{VirtualTime: o.startTag(query{load: q.load, account: q.account}),
+				Weight: q.weight},
 			running: q.running, maxRunning: q.maxRunning,
 		})
 		at = len(o.lines) - 1

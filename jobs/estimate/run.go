@@ -192,7 +192,8 @@ func (p *run) simulate() {
 	p.employ()
 	p.lateMoments()
 	bored, late := map[*class]bool{}, models.Tier("")
-	for played := 0; len(p.moments) > 0 && played < maxMoments && p.looks < maxLooks && len(o.starts) < maxStarts && (p.left > 0 || len(bored) < len(o.classes)); played++ {
+	for played := 0; len(p.moments) > 0 && played < maxMoments && p.looks < maxLooks && len(o.starts) < maxStarts &&
+		(p.left > 0 || len(bored) < len(o.classes)); played++ {
 		m := heap.Pop(&p.moments).(moment)
 		p.now = m.at
 		switch {
@@ -304,7 +305,8 @@ func (p *run) enlist() {
 		l := byPlace[job.Line][a.AccountID]
 		if l == nil {
 			l = &runLine{line: line{
-				Line: job.Line, account: a.AccountID, Share: fairqueue.Share{VirtualTime: a.VirtualTime, Weight: a.Weight}, running: a.Running, maxRunning: a.MaxRunning,
+				Line: job.Line, account: a.AccountID, Share: fairqueue.Share{VirtualTime: a.VirtualTime, Weight: a.Weight}, running: a.Running,
+				maxRunning: a.MaxRunning,
 			}}
 			put(l)
 		}

@@ -23,7 +23,8 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 		starts  int
 	}{
 		{name: "EndsWithoutWorkersThoughJobsComeIn"},
-		{name: "EndsOnceAllAreIdleThoughPausedJobsComeIn", workers: 2, states: map[models.Tier]models.LaneState{models.TierPro: {Paused: true}}, starts: 2},
+		{name: "EndsOnceAllAreIdleThoughPausedJobsComeIn", workers: 2, states: map[models.Tier]models.LaneState{models.TierPro: {Paused: true}},
+			starts: 2},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			queued := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 10}
@@ -56,14 +57,18 @@ func TestPlayAmongJobsThatNobodyServes(t *testing.T) {
 
 	unserved := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "other"}, gpuSeconds: 1}
 	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierFree}, Model: "testcard"}, gpuSeconds: 10}
-	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{}, {free: 30}, {}, {}, {}, {}, {}, {}}}
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{}, {free: 30}, {}, {}, {}, {},
+		{}, {}}}
 	o := &Forecast{classes: []*class{c}}
 	for i := range 40 {
 		account := models.AccountID(strconv.Itoa(i))
-		o.lines = append(o.lines, &line{Line: unserved.Line, account: account, queued: 10_000, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: slices.Repeat([]load{unserved}, standbySample)})
-		o.arrivals = append(o.arrivals, &models.Arrival{AccountID: account, Tier: models.TierPro, Model: "other", JobsPerSecond: 50, GPUSeconds: 1, Weight: 1, MaxRunning: 9})
+		o.lines = append(o.lines, &line{Line: unserved.Line, account: account, queued: 10_000, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
+			head: slices.Repeat([]load{unserved}, standbySample)})
+		o.arrivals = append(o.arrivals, &models.Arrival{AccountID: account, Tier: models.TierPro, Model: "other", JobsPerSecond: 50,
+			GPUSeconds: 1, Weight: 1, MaxRunning: 9})
 	}
-	o.lines = append(o.lines, &line{Line: job.Line, account: "a", queued: 20, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{job}})
+	o.lines = append(o.lines, &line{Line: job.Line, account: "a", queued: 20, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
+		head: []load{job}})
 
 	p := newRun(o)
 
@@ -103,14 +108,16 @@ func TestYields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &Forecast{
-				lateAfter: map[models.Tier]time.Duration{"CRITICAL": 5 * time.Second, "ENTERPRISE": 30 * time.Second, "PRO": 2 * time.Minute, "FREE": 10 * time.Minute},
+				lateAfter: map[models.Tier]time.Duration{"CRITICAL": 5 * time.Second, "ENTERPRISE": 30 * time.Second, "PRO": 2 * time.Minute,
+					"FREE": 10 * time.Minute},
 				classes: []*class{{
 					Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}},
 					workers:    []workerView{{free: 1000, account: "b"}, {free: 1000, account: "b", yields: c.yields}},
 				}},
 			}
 			for lane, n := range c.queued {
-				o.lines = append(o.lines, &line{Line: of(lane).Line, account: "a", queued: n, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{of(lane)}})
+				o.lines = append(o.lines, &line{Line: of(lane).Line, account: "a", queued: n, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
+					head: []load{of(lane)}})
 			}
 			o.run()
 
@@ -129,11 +136,13 @@ func TestEnter(t *testing.T) {
 	t.Parallel()
 
 	job := load{Queue: models.Queue{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}, gpuSeconds: 2}
-	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{free: 1, account: "a"}, {free: 2, account: "a"}}}
+	c := &class{Capability: catalogue.Capability{Ranks: map[string]int{"testcard": 1}}, workers: []workerView{{free: 1, account: "a"},
+		{free: 2, account: "a"}}}
 	o := &Forecast{
 		classes: []*class{c},
 		arrivals: []*models.Arrival{
-			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1, MaxRunning: 100},
+			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1,
+				MaxRunning: 100},
 		},
 	}
 	o.run()
@@ -227,7 +236,8 @@ func TestDedicatedWorkers(t *testing.T) {
 		load   load
 		queued int
 	}{{"a", job, 1}, {"b", job, 2}, {"b", batch, 2}} {
-		o.lines = append(o.lines, &line{Line: l.load.Line, account: l.of, queued: l.queued, Share: fairqueue.Share{Weight: 1}, maxRunning: 9, head: []load{l.load}})
+		o.lines = append(o.lines, &line{Line: l.load.Line, account: l.of, queued: l.queued, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
+			head: []load{l.load}})
 	}
 	o.run()
 

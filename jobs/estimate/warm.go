@@ -70,7 +70,8 @@ type WarmWait struct {
 //
 // on is the other worker; nil means the one that loads the model fastest. The workers in taken are
 // reserved for other jobs.
-func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target time.Duration, taken ...models.WorkerID) (best WarmWait, ok bool) {
+func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target time.Duration, taken ...models.WorkerID) (best WarmWait,
+	ok bool) {
 	if e == nil || job.Needs.Now() {
 		return best, false
 	}
@@ -93,7 +94,8 @@ func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target t
 		return best, false
 	}
 	for _, h := range known.workers {
-		if on != nil && h.id == on.ID || h.id == job.AvoidWorkerID || slices.Contains(taken, h.id) || !slices.Contains(h.models, job.Model) || !h.Serves(job.Queue(), job.AccountID) {
+		if on != nil && h.id == on.ID || h.id == job.AvoidWorkerID || slices.Contains(taken, h.id) || !slices.Contains(h.models, job.Model) ||
+			!h.Serves(job.Queue(), job.AccountID) {
 			continue
 		}
 		if h.free == 0 {

@@ -215,7 +215,8 @@ var errReferenceEdited = errors.New("the job names another image now")
 
 // settle ends a fetch, and calls act to change its job. It changes nothing if another process
 // has taken the fetch over, or the job is no longer blocked.
-func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job, act func(context.Context, *change.Change) error) error {
+func (f *InputFetcher) settle(ctx context.Context, fetch *models.InputFetch, seen *models.Job,
+	act func(context.Context, *change.Change) error) error {
 	var done *change.Change
 	err := jobs.InTx(ctx, f.Inputs.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil

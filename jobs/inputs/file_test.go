@@ -233,7 +233,8 @@ func TestInputFiles(t *testing.T) {
 		submitStitch(t, s, map[string]any{"clips": times(99, clip), "referenceImage": image})
 		for _, params := range []map[string]any{
 			{"clips": times(100, clip), "referenceImage": image},
-			{"logos": []string{"https://example.com/1", "https://example.com/2", "https://example.com/3", "https://example.com/4", "https://example.com/5"}},
+			{"logos": []string{"https://example.com/1", "https://example.com/2", "https://example.com/3", "https://example.com/4",
+				"https://example.com/5"}},
 		} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, stitching(params))
 			jobstest.RequireInvalid(t, err, "params")
@@ -246,7 +247,8 @@ func TestInputFiles(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		for _, contentType := range []string{"video/mp4", "video/webm", "audio/mpeg", "audio/mp4", "audio/wav", "audio/x-wav", "audio/flac", "audio/ogg"} {
+		for _, contentType := range []string{"video/mp4", "video/webm", "audio/mpeg", "audio/mp4", "audio/wav", "audio/x-wav", "audio/flac",
+			"audio/ogg"} {
 			_, err := s.Inputs.Request(t.Context(), s.Client, contentType, 500<<20, "AAAAAA==")
 			require.NoError(t, err)
 			for _, size := range []int64{0, -1, 500<<20 + 1} {
@@ -410,7 +412,8 @@ func TestInputFilesStay(t *testing.T) {
 		require.NoError(t, err)
 		queued := s.Submit(t)
 		redrive := func(clip any) error {
-			_, err := s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID, operate.Edit{Params: json.RawMessage(fmt.Sprintf(`{"clips": [%q]}`, clip))})
+			_, err := s.DeadLetters.Redrive(t.Context(), s.Admin, letter.ID,
+				operate.Edit{Params: json.RawMessage(fmt.Sprintf(`{"clips": [%q]}`, clip))})
 			return err
 		}
 

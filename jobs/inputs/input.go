@@ -56,7 +56,8 @@ var errInputsFull = apierror.Later(apierror.CodeQuotaExceeded, time.Hour,
 // Request issues a link to upload a file of exactly this type, size in bytes and CRC32C: an image
 // of up to 20 MB, or a video or sound of up to 500 MB. Once it is uploaded, a job names it by its
 // id. Request returns INVALID_INPUT, and QUOTA_EXCEEDED if the account has announced too many.
-func (i *Inputs) Request(ctx context.Context, p jobs.Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
+func (i *Inputs) Request(ctx context.Context, p jobs.Principal, contentType string, sizeBytes int64, checksum string) (*InputUpload,
+	error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -125,7 +126,8 @@ func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byt
 	return i.keep(ctx, issued.ArtifactID, &info)
 }
 
-func (i *Inputs) issue(ctx context.Context, account models.AccountID, contentType string, size int64, checksum string) (*models.IssuedUpload, error) {
+func (i *Inputs) issue(ctx context.Context, account models.AccountID, contentType string, size int64,
+	checksum string) (*models.IssuedUpload, error) {
 	id := models.NewArtifactID()
 	issued := &models.IssuedUpload{
 		ObjectKey: inputKey(account, id), AccountID: account, ArtifactID: id, Type: models.ArtifactInput,
@@ -179,13 +181,15 @@ func (i *Inputs) keep(ctx context.Context, id models.ArtifactID, info *picture.I
 func (i *Inputs) verify(ctx context.Context, issued *models.IssuedUpload, field string) (info *picture.Info, err error) {
 	stored, err := i.Objects.Stat(ctx, issued.ObjectKey)
 	if errors.Is(err, jobs.ErrNoObject) {
-		return nil, apierror.Invalid(field, "The file of %s was not uploaded yet: send its bytes to the link that requestInputUpload returned.", field)
+		return nil, apierror.Invalid(field, "The file of %s was not uploaded yet: send its bytes to the link that requestInputUpload returned.",
+			field)
 	}
 	if err != nil {
 		return nil, jobs.StoreAway(ctx, err)
 	}
 	if stored.SizeBytes != issued.SizeBytes || stored.Checksum != issued.Checksum {
-		return nil, jobs.Mismatch("The store holds %d bytes with checksum %s, not the file that was announced.", stored.SizeBytes, stored.Checksum)
+		return nil, jobs.Mismatch("The store holds %d bytes with checksum %s, not the file that was announced.", stored.SizeBytes,
+			stored.Checksum)
 	}
 	if slices.Contains(media.ContentTypes, issued.ContentType) {
 		return nil, i.sniff(ctx, issued, field)

@@ -139,7 +139,8 @@ func TestInput(t *testing.T) {
 		require.Equal(t, http.StatusOK, s.Send(t, twice.Link, data))
 		require.Equal(t, http.StatusPreconditionFailed, s.Send(t, twice.Link, data))
 
-		for _, id := range []models.ArtifactID{notYet.ArtifactID, cut.ArtifactID, bent.ArtifactID, s.UploadInput(t, s.Client, page), s.UploadInput(t, s.Client, flood)} {
+		for _, id := range []models.ArtifactID{notYet.ArtifactID, cut.ArtifactID, bent.ArtifactID, s.UploadInput(t, s.Client, page),
+			s.UploadInput(t, s.Client, flood)} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(string(id)))
 			jobstest.RequireInvalid(t, err, "params.referenceImage")
 		}

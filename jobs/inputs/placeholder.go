@@ -44,7 +44,8 @@ func ValuesIn(prompt string, params json.RawMessage) (found []Result, err error)
 			case bad != nil:
 				err = apierror.Invalid(field, "%s: the placeholder %s %s.", field, text.Clip(match[0], 100), bad)
 			case !r.Take.OfOutput():
-				err = apierror.Invalid(field, "%s: the placeholder %s is a file, and a text contains values of outputs: write {{%s.output}}.", field, text.Clip(match[0], 100), r.Job)
+				err = apierror.Invalid(field, "%s: the placeholder %s is a file, and a text contains values of outputs: write {{%s.output}}.", field,
+					text.Clip(match[0], 100), r.Job)
 			default:
 				found = append(found, Result{Job: r.Job, Field: field, Take: r.Take})
 			}
@@ -58,7 +59,8 @@ func ValuesIn(prompt string, params json.RawMessage) (found []Result, err error)
 		eachText("params", decodeParams(params), note)
 	}
 	if err == nil && len(found) > maxPlaceholders {
-		err = apierror.Invalid(found[maxPlaceholders].Field, "The prompt and the params contain %d values of other jobs; a job may have %d.", len(found), maxPlaceholders)
+		err = apierror.Invalid(found[maxPlaceholders].Field, "The prompt and the params contain %d values of other jobs; a job may have %d.",
+			len(found), maxPlaceholders)
 	}
 	return found, err
 }

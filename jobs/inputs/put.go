@@ -57,7 +57,8 @@ func (i *Inputs) PutFile(ctx context.Context, p jobs.Principal, contentType stri
 	case len(data) == 0:
 		return "", apierror.Invalid("", "The file is empty.")
 	case len(data) > MaxPutBytes:
-		return "", apierror.Invalid("", "A video or sound may have %d MB here: upload a larger one with requestInputUpload, or submit it with `reelay submit`.", MaxPutBytes>>20)
+		return "", apierror.Invalid("",
+			"A video or sound may have %d MB here: upload a larger one with requestInputUpload, or submit it with `reelay submit`.", MaxPutBytes>>20)
 	}
 	if err := i.room(ctx, p.AccountID, int64(len(data))); err != nil {
 		return "", err

@@ -88,7 +88,8 @@ func NoInput(field string) *apierror.Error {
 // wrongKind is the answer for a file of a kind that the model does not take there.
 func wrongKind(file catalogue.Input, is string) error {
 	takes := strings.Join(lo.Map(file.Kinds, func(kind catalogue.InputKind, _ int) string { return string(kind) }), " or ")
-	return apierror.Invalid(file.Field(), "%s takes a file of the kind %s, and %s is %s: name another file.", file.Field(), takes, text.Clip(file.Reference, 64), is)
+	return apierror.Invalid(file.Field(), "%s takes a file of the kind %s, and %s is %s: name another file.", file.Field(), takes,
+		text.Clip(file.Reference, 64), is)
 }
 
 // Check returns why nothing can be taken from a job, as read under a lock or before. The values
@@ -98,7 +99,8 @@ func (r Result) Check(job *models.Job) error {
 	case !job.DeletedAt.IsZero():
 		return NoInput(r.Field)
 	case job.Status == models.JobFailed || job.Status == models.JobCancelled:
-		return apierror.Invalid(r.Field, "%s: job %s is %s, so it has no %s: retry it, or name another.", r.Field, r.Job, job.Status, r.Take.Noun())
+		return apierror.Invalid(r.Field, "%s: job %s is %s, so it has no %s: retry it, or name another.", r.Field, r.Job, job.Status,
+			r.Take.Noun())
 	case r.Take.OfVideo() && job.DraftSteps > 0:
 		return apierror.Invalid(r.Field, "%s: job %s is a draft, which has no video: name another.", r.Field, r.Job)
 	case r.Take.OfVideo() && job.Status == models.JobCompleted && job.ResultID == "":
@@ -121,7 +123,8 @@ type Examination struct {
 }
 
 // Examine reads what files and values name. Jobs in own are about to be written.
-func (i *Inputs) Examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input, values []Result, own map[models.JobID]*models.Job) (*Examination, error) {
+func (i *Inputs) Examine(ctx context.Context, account models.AccountID, known *catalogue.Snapshot, files []catalogue.Input, values []Result,
+	own map[models.JobID]*models.Job) (*Examination, error) {
 	x := &Examination{Inputs: i, account: account, known: known, refused: map[Uploaded]error{}}
 	var ids []models.ArtifactID
 	for _, file := range files {
@@ -156,7 +159,8 @@ func (x *Examination) Check(ctx context.Context, files []catalogue.Input, values
 		return found, apierror.Invalid("params", "The params name %d files; the maximum is %d per job.", len(files), catalogue.MaxInputs)
 	}
 	if n := len(Remotes(files)); n > maxFetches {
-		return found, apierror.Invalid("params", "The params name %d images by URL; the maximum is %d per job. Upload the others with requestInputUpload.", n, maxFetches)
+		return found, apierror.Invalid("params",
+			"The params name %d images by URL; the maximum is %d per job. Upload the others with requestInputUpload.", n, maxFetches)
 	}
 	for _, file := range files {
 		if err := x.file(ctx, file, &found); err != nil {
@@ -203,7 +207,8 @@ func (x *Examination) file(ctx context.Context, file catalogue.Input, found *Sto
 func (x *Examination) url(file catalogue.Input) error {
 	field := file.Field()
 	if !slices.Contains(file.Kinds, catalogue.InputImage) {
-		return apierror.Invalid(field, "%s is neither the id of an uploaded file (art_…) nor of a job (job_…). Only images are fetched from a URL: upload the file with requestInputUpload.", field)
+		return apierror.Invalid(field,
+			"%s is neither the id of an uploaded file (art_…) nor of a job (job_…). Only images are fetched from a URL: upload the file with requestInputUpload.", field)
 	}
 	if err := x.Remote.Check(file.Reference); err != nil {
 		return apierror.Invalid(field, "%s is neither the id of an uploaded image (art_…) nor a URL to fetch one from: %s", field, err)
@@ -217,12 +222,14 @@ func (x *Examination) job(file catalogue.Input, r Result) error {
 		return err
 	}
 	job := x.jobs[r.Job]
-	if model := x.known.At(job.Model, job.ModelVersion); model != nil && !model.RequiresVideo() && !(r.Take == reference.TakeThumbnail && model.Produces == catalogue.ProducesImage) {
+	if model := x.known.At(job.Model, job.ModelVersion); model != nil && !model.RequiresVideo() &&
+		!(r.Take == reference.TakeThumbnail && model.Produces == catalogue.ProducesImage) {
 		return apierror.Invalid(r.Field, "%s: job %s makes no %s: name another.", r.Field, r.Job, r.Take.Noun())
 	}
 	switch image := slices.Contains(file.Kinds, catalogue.InputImage); {
 	case r.Take == reference.TakeVideo && !slices.Contains(file.Kinds, catalogue.InputVideo) && image:
-		return apierror.Invalid(r.Field, "%s takes an image, and %s is the video of a job: name a picture of it, such as %s.lastFrame.", r.Field, r.Job, r.Job)
+		return apierror.Invalid(r.Field, "%s takes an image, and %s is the video of a job: name a picture of it, such as %s.lastFrame.", r.Field,
+			r.Job, r.Job)
 	case r.Take == reference.TakeVideo && !slices.Contains(file.Kinds, catalogue.InputVideo):
 		return wrongKind(file, "a job, which makes a video")
 	case r.Take != reference.TakeVideo && !image:
@@ -273,7 +280,8 @@ func accepts(file catalogue.Input, ref reference.Reference, contentType string) 
 	case ref.Take.Frame() && !slices.Contains(file.Kinds, catalogue.InputImage):
 		return wrongKind(file, "an image")
 	case ref.Take.Frame() && !strings.HasPrefix(contentType, "video/"):
-		return apierror.Invalid(file.Field(), "%s: %s is %s, and only a video has frames: leave out .%s.", file.Field(), ref.Artifact, contentType, ref.Take)
+		return apierror.Invalid(file.Field(), "%s: %s is %s, and only a video has frames: leave out .%s.", file.Field(), ref.Artifact,
+			contentType, ref.Take)
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func TestPictures(t *testing.T) {
 		worker := stitcher(t, s)
 
 		granted, fence := s.Lease(t, worker)
-		_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("whole")))})
+		_, err := s.Attempts.Complete(t.Context(), worker, fence,
+			lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("whole")))})
 		require.NoError(t, err)
 		next, _ := s.Lease(t, worker)
 
@@ -174,7 +175,8 @@ func TestPictures(t *testing.T) {
 			code  apierror.Code
 			says  string
 		}{
-			"an unknown part":              {"referenceImage", string(own.ID) + ".poster", apierror.CodeInvalidInput, "a job has .video, .firstFrame"},
+			"an unknown part": {"referenceImage", string(own.ID) + ".poster", apierror.CodeInvalidInput,
+				"a job has .video, .firstFrame"},
 			"a value":                      {"referenceImage", string(own.ID) + ".output.url", apierror.CodeInvalidInput, "is a value"},
 			"a job":                        {"referenceImage", own.ID, apierror.CodeInvalidInput, "such as " + string(own.ID) + ".lastFrame"},
 			"a frame as a video":           {"audio", string(own.ID) + ".lastFrame", apierror.CodeInvalidInput, "is an image"},
@@ -270,7 +272,8 @@ func TestValues(t *testing.T) {
 		s := studio(t)
 		writer := scribe(t, s)
 		source := words(t, s)
-		in := text(`{{ x }} {{job_ "` + value(source, ".lines.0.text") + `" ` + value(source, ".n") + value(source, ".none") + " " + value(source, ".list"))
+		in := text(`{{ x }} {{job_ "` + value(source, ".lines.0.text") + `" ` + value(source, ".n") + value(source, ".none") + " " +
+			value(source, ".list"))
 		in.Prompt = "say " + value(source, "") + value(source, ".lines.-1.text")
 		in.IdempotencyKey = new("k")
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -310,7 +313,8 @@ func TestValues(t *testing.T) {
 			"has 16385 bytes":           submitText(t, s, value(first, ".large")),
 			"have 66000 bytes together": submitText(t, s, strings.Repeat(value(first, ".medium"), 3)+strings.Repeat(value(second, ".medium"), 3)),
 		}
-		output := fmt.Sprintf(`{"small": "s", "list": [0], "medium": %q, "large": %q}`, strings.Repeat("m", 11_000), strings.Repeat("l", 16<<10+1))
+		output := fmt.Sprintf(`{"small": "s", "list": [0], "medium": %q, "large": %q}`, strings.Repeat("m", 11_000),
+			strings.Repeat("l", 16<<10+1))
 
 		write(t, s, writer, output)
 		write(t, s, writer, output)
@@ -357,7 +361,8 @@ func TestValues(t *testing.T) {
 		} {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, text(title))
 			require.ErrorContains(t, err, says)
-			jobstest.RequireCode(t, err, map[bool]apierror.Code{true: apierror.CodeNotFound, false: apierror.CodeInvalidInput}[says == "There is no such"])
+			jobstest.RequireCode(t, err, map[bool]apierror.Code{true: apierror.CodeNotFound,
+				false: apierror.CodeInvalidInput}[says == "There is no such"])
 		}
 		s.RequireInvariants(t)
 	})
@@ -376,7 +381,8 @@ func TestValues(t *testing.T) {
 		host := value(source, ".host")
 
 		require.NoError(t, call("https://example.com/"+host+"?q="+host))
-		for _, url := range []string{host, host + "://example.com/", "https://" + host + "/", "https://example.com" + host, "https://" + host + "@example.com/", "https://example.com:" + host + "/"} {
+		for _, url := range []string{host, host + "://example.com/", "https://" + host + "/", "https://example.com" + host, "https://" + host +
+			"@example.com/", "https://example.com:" + host + "/"} {
 			jobstest.RequireInvalid(t, call(url), "params.url")
 		}
 	})
@@ -391,7 +397,10 @@ func TestValues(t *testing.T) {
 		write(t, s, writer, `{"mood": "wild"}`)
 		var drafts []*models.Job
 		for _, source := range sources {
-			draft := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Prompt, in.Draft = value(source, ".mood"), &submit.Draft{Steps: 6} })
+			draft := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) {
+				in.Prompt, in.Draft = value(source, ".mood"),
+					&submit.Draft{Steps: 6}
+			})
 			drafts = append(drafts, jobstest.FinishDraft(t, s, worker, draft))
 		}
 		_, err := s.Deleter.Delete(t.Context(), s.Client, sources[1].ID)

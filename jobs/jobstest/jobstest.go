@@ -178,8 +178,10 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Bulk = &bulk.Bulk{DB: db, Verbs: bulk.Roles{
 		Canceller: s.Canceller, Retrier: s.Retrier, DeadLetters: s.DeadLetters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
-	s.Workflows = &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: db, Catalogue: s.Submitter.Catalogue, Notifier: s.Notifier}, Submitter: s.Submitter}
-	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows, Sealer: sealer}}
+	s.Workflows = &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: db, Catalogue: s.Submitter.Catalogue,
+		Notifier: s.Notifier}, Submitter: s.Submitter}
+	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows,
+		Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, models.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)
@@ -378,7 +380,8 @@ func (s *Stack) SubmitWorkflow(t testing.TB, p jobs.Principal, name string, keys
 	t.Helper()
 	in := workflow.Input{Name: name, Output: keys[len(keys)-1]}
 	for i, key := range keys {
-		node := workflow.Node{Key: key, Job: submit.Submission{Model: "testcard", Prompt: "fog", Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
+		node := workflow.Node{Key: key, Job: submit.Submission{Model: "testcard", Prompt: "fog",
+			Params: []byte(`{"durationSeconds": 1, "pace": 0}`)}}
 		if i > 0 {
 			node.After = keys[i-1 : i]
 		}

@@ -197,7 +197,8 @@ func Artifacts(t *testing.T, s *Stack, job models.JobID) map[models.ArtifactID]*
 }
 
 // EachEvent follows a job's events.
-func EachEvent(ctx context.Context, w *watch.Watcher, p jobs.Principal, id models.JobID, after int64, send func(*models.JobEvent) error) error {
+func EachEvent(ctx context.Context, w *watch.Watcher, p jobs.Principal, id models.JobID, after int64,
+	send func(*models.JobEvent) error) error {
 	events, err := w.Events(ctx, p, id, after)
 	if err != nil {
 		return err

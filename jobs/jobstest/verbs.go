@@ -16,7 +16,8 @@ var FencedVerbs = map[string]func(t *testing.T, s *Stack, p jobs.Principal, f le
 		return err
 	},
 	"ReportProgress": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {
-		_, err := s.Attempts.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
+		_, err := s.Attempts.ReportProgress(t.Context(), p, f,
+			lease.ProgressReport{Progress: models.Progress{Percent: 77, Phase: models.PhaseRendering}})
 		return err
 	},
 	"RequestUpload": func(t *testing.T, s *Stack, p jobs.Principal, f lease.Fence, _ Uploads) error {

@@ -57,7 +57,8 @@ func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (e
 		if w, err = models.LockWorker(ctx, tx, w.ID); err != nil || w.Status != models.WorkerBooting {
 			return err
 		}
-		w.BootFailure = causeOf(cmp.Or(w.BootFailure, cause, fmt.Sprintf("its agent did not register within %s", text.Duration(now.Sub(w.CreatedAt).Round(time.Second)))))
+		w.BootFailure = causeOf(cmp.Or(w.BootFailure, cause, fmt.Sprintf("its agent did not register within %s",
+			text.Duration(now.Sub(w.CreatedAt).Round(time.Second)))))
 		w.Status, w.EndedAt, ended = models.WorkerTerminated, now, true
 		if err := models.UpdateWorker(ctx, tx, w, models.WorkerBooting); err != nil {
 			return err

@@ -38,7 +38,8 @@ func (h *Attempts) CommitCheckpoint(ctx context.Context, p jobs.Principal, f Fen
 }
 
 // CommitArtifact publishes a PREVIEW, a LOG, or a frame of EVIDENCE while the job runs.
-func (h *Attempts) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o jobs.UploadedObject) (*Answer, error) {
+func (h *Attempts) CommitArtifact(ctx context.Context, p jobs.Principal, f Fence, t models.ArtifactType, o jobs.UploadedObject) (*Answer,
+	error) {
 	if t != models.ArtifactPreview && t != models.ArtifactLog && t != models.ArtifactEvidence {
 		return nil, apierror.Invalid("type", "Only a PREVIEW, a LOG or EVIDENCE is committed while the job runs.")
 	}
@@ -65,14 +66,15 @@ func (h *Attempts) commit(ctx context.Context, p jobs.Principal, f Fence, t mode
 	if complete != nil {
 		complete(verified)
 	}
-	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified}, act: func(ctx context.Context, l *lockedLease) error {
-		kept, err := l.keep(verified)
-		if err != nil {
-			return err
-		}
-		then(l, kept, kept == verified)
-		return nil
-	}})
+	l, err := h.fenced(ctx, &fencedCall{p: p, fence: f, objects: []*models.Artifact{verified},
+		act: func(ctx context.Context, l *lockedLease) error {
+			kept, err := l.keep(verified)
+			if err != nil {
+				return err
+			}
+			then(l, kept, kept == verified)
+			return nil
+		}})
 	if err != nil {
 		return nil, err
 	}

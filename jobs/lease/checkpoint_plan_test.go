@@ -65,7 +65,8 @@ func TestCheckpointPlan(t *testing.T) {
 		require.Equal(t, checkpoints.Unmeasured, lease.CheckpointEvery, "nothing is known")
 		for i := range 6 {
 			state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte{byte(i)})
-			_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: i, Percent: 1, DurationSeconds: new(3.0)})
+			_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: i, Percent: 1,
+				DurationSeconds: new(3.0)})
 			require.NoError(t, err)
 		}
 

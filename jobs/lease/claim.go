@@ -202,7 +202,8 @@ func (l *Leaser) passStale(ctx context.Context, all []*search, head jobs.ReadyJo
 // prefer its region.
 func prefer(heads []jobs.ReadyJob, worker *models.Worker) []jobs.ReadyJob {
 	fairqueue.Choose(heads, func(h jobs.ReadyJob) float64 { return h.VirtualTime }, func(h jobs.ReadyJob) int {
-		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) + lo.Ternary(h.PreferredRegion == "" || h.PreferredRegion != worker.Region, 1, 0)
+		return 2*lo.Ternary(!slices.Contains(worker.WarmModels, h.Model), 1, 0) +
+			lo.Ternary(h.PreferredRegion == "" || h.PreferredRegion != worker.Region, 1, 0)
 	})
 	return heads
 }

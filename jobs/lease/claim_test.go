@@ -22,7 +22,8 @@ func TestPrefer(t *testing.T) {
 		expected []models.JobID
 	}{
 		"warm and of its region, warm, of its region, the head": {
-			[]jobs.ReadyJob{head("head", "cold", "", 0), head("region", "cold", "eu", 1), head("warm", "warm", "us", 2), head("both", "warm", "eu", 3)},
+			[]jobs.ReadyJob{head("head", "cold", "", 0), head("region", "cold", "eu", 1), head("warm", "warm", "us", 2),
+				head("both", "warm", "eu", 3)},
 			[]models.JobID{"both", "warm", "region", "head"},
 		},
 		"the order among equals": {
@@ -30,7 +31,8 @@ func TestPrefer(t *testing.T) {
 			[]models.JobID{"1", "2", "3"},
 		},
 		"nobody gets ahead by more than the window": {
-			[]jobs.ReadyJob{head("head", "cold", "", 10), head("within", "warm", "", 10+fairqueue.WindowTime), head("beyond", "warm", "eu", 11+fairqueue.WindowTime)},
+			[]jobs.ReadyJob{head("head", "cold", "", 10), head("within", "warm", "", 10+fairqueue.WindowTime),
+				head("beyond", "warm", "eu", 11+fairqueue.WindowTime)},
 			[]models.JobID{"within", "head", "beyond"},
 		},
 	} {
@@ -52,7 +54,8 @@ func TestRank(t *testing.T) {
 	require.Equal(t, 2, sizes.Rank("H100"))
 	require.Equal(t, 2, sizes.Rank("any"))
 	require.Equal(t, 0, anything.Rank("H100"))
-	for gpuType, runs := range map[string]bool{"L4": true, "h100": true, "any": true, "T4": false, "Commodore 64": false, "none": false, "": false} {
+	for gpuType, runs := range map[string]bool{"L4": true, "h100": true, "any": true, "T4": false, "Commodore 64": false, "none": false,
+		"": false} {
 		require.Equal(t, runs, sizes.RunsOn(gpuType), gpuType)
 		require.True(t, anything.RunsOn(gpuType), gpuType)
 		require.True(t, (&catalogue.Model{}).RunsOn(gpuType), gpuType)

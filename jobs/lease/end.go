@@ -55,32 +55,33 @@ func (h *Attempts) complete(ctx context.Context, p jobs.Principal, f Fence, c Co
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, writes: c.Preview != nil, act: func(ctx context.Context, l *lockedLease) error {
-		if err := h.mayComplete(l.job, &c); err != nil {
-			return err
-		}
-		if err := l.change.Completing(); err != nil {
-			return err
-		}
-		if err := l.publish(verified); err != nil {
-			return err
-		}
-		if l.job.DraftSteps > 0 {
-			if err := l.keepDraft(ctx); err != nil {
+	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: verified, writes: c.Preview != nil,
+		act: func(ctx context.Context, l *lockedLease) error {
+			if err := h.mayComplete(l.job, &c); err != nil {
 				return err
 			}
-		}
-		l.end(models.AttemptSucceeded, "", "")
-		l.worker.JobsCompleted++
-		l.job.Output, l.job.FailureClass, l.job.FailureReason = c.Output, "", ""
-		if err := l.change.Move(models.JobCompleted); err != nil {
-			return err
-		}
-		l.change.Note(models.EventCompleted, jobs.Payload{"gpuSeconds": l.attempt.GPUSeconds})
-		l.change.Over()
-		l.job.Progress.Percent = 100
-		return nil
-	}})
+			if err := l.change.Completing(); err != nil {
+				return err
+			}
+			if err := l.publish(verified); err != nil {
+				return err
+			}
+			if l.job.DraftSteps > 0 {
+				if err := l.keepDraft(ctx); err != nil {
+					return err
+				}
+			}
+			l.end(models.AttemptSucceeded, "", "")
+			l.worker.JobsCompleted++
+			l.job.Output, l.job.FailureClass, l.job.FailureReason = c.Output, "", ""
+			if err := l.change.Move(models.JobCompleted); err != nil {
+				return err
+			}
+			l.change.Note(models.EventCompleted, jobs.Payload{"gpuSeconds": l.attempt.GPUSeconds})
+			l.change.Over()
+			l.job.Progress.Percent = 100
+			return nil
+		}})
 	if errors.Is(err, apierror.ErrLeaseLost) {
 		return h.again(ctx, p, f, models.AttemptSucceeded, c.LeaseNext)
 	}
@@ -101,7 +102,8 @@ func (h *Attempts) mayComplete(job *models.Job, c *Completion) (err error) {
 	case job.DraftSteps > 0 && (c.Preview == nil || c.Video != nil):
 		return apierror.Invalid("preview", "A draft produces a preview, not a video: name the preview in preview.")
 	}
-	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil && job.DraftSteps == 0 {
+	if model := h.Catalogue.Current().At(job.Model, job.ModelVersion); model != nil && model.RequiresVideo() && c.Video == nil &&
+		job.DraftSteps == 0 {
 		return apierror.Invalid("video", "A job of type %s produces a video: upload it and name it in video.", job.Type)
 	}
 	c.Output, err = strictjson.ReadStored("result", c.Output, maxOutputBytes)
@@ -191,7 +193,8 @@ func (h *Attempts) fail(ctx context.Context, p jobs.Principal, f Fence, failure 
 		}
 		logs = append(logs, log)
 	}
-	failure.Message, failure.ErrorDetail = text.Clip(text.Printable(failure.Message), maxReasonBytes), text.Clip(text.Printable(failure.ErrorDetail), maxDetailBytes)
+	failure.Message, failure.ErrorDetail = text.Clip(text.Printable(failure.Message), maxReasonBytes),
+		text.Clip(text.Printable(failure.ErrorDetail), maxDetailBytes)
 	known := h.Catalogue.Current()
 	l, err := h.finish(ctx, &fencedCall{p: p, fence: f, objects: logs, writes: true, act: func(ctx context.Context, l *lockedLease) error {
 		if err := l.publish(logs); err != nil {
@@ -242,7 +245,8 @@ func (h *Attempts) again(ctx context.Context, p jobs.Principal, f Fence, as mode
 
 // answerEnd adds the next lease. Its request id is derived from the ended attempt, so that a
 // repeated call finds the same lease. worker is the row as the end left it, or nil.
-func (h *Attempts) answerEnd(ctx context.Context, p jobs.Principal, job *models.Job, ended *models.Attempt, worker *models.Worker, leaseNext bool) (*End, error) {
+func (h *Attempts) answerEnd(ctx context.Context, p jobs.Principal, job *models.Job, ended *models.Attempt, worker *models.Worker,
+	leaseNext bool) (*End, error) {
 	end := &End{Job: job}
 	if !leaseNext {
 		return end, nil

@@ -19,7 +19,8 @@ import (
 )
 
 // announce requests a key for an object that is never uploaded.
-func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, kind models.ArtifactType, contentType string) jobs.UploadedObject {
+func announce(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, kind models.ArtifactType,
+	contentType string) jobs.UploadedObject {
 	t.Helper()
 	o := jobs.UploadedObject{SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")), ContentType: contentType}
 	var err error
@@ -100,14 +101,16 @@ func TestComplete(t *testing.T) {
 		require.Equal(t, before, s.Dump(t))
 
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("the video"))
-		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` + strings.Repeat("x", 256<<10) + `"`} {
+		for _, output := range []string{`{`, `"\u0000"`, `1e999999`, strings.Repeat("[", 9000) + strings.Repeat("]", 9000), `"` +
+			strings.Repeat("x", 256<<10) + `"`} {
 			_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(output)})
 			var refused *apierror.Error
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, apierror.CodeInvalidInput, refused.Code)
 			require.Regexp(t, `^result(\.0)*\.?…?$`, refused.Field, "what is too deep is named by its place")
 		}
-		end, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800", "text": "x\\u0000y"}`)})
+		end, err := s.Attempts.Complete(t.Context(), worker, fence,
+			lease.Completion{Video: &video, Output: json.RawMessage(`{"frames": 24, "note": "\ud800", "text": "x\\u0000y"}`)})
 		require.NoError(t, err)
 		require.Equal(t, job.ID, end.Job.ID)
 		s.RequireInvariants(t)
@@ -268,7 +271,8 @@ func TestFail(t *testing.T) {
 		worker := s.Worker(t, "one")
 		_, fence := s.Lease(t, worker)
 
-		end, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "a \x1b[1;31mgl\x1b]0;title\x07it\x1b(Bch\x00\x1b[0m\u009b0m"})
+		end, err := s.Attempts.Fail(t.Context(), worker, fence,
+			lease.Failure{Class: models.FailTransient, Message: "a \x1b[1;31mgl\x1b]0;title\x07it\x1b(Bch\x00\x1b[0m\u009b0m"})
 
 		require.NoError(t, err)
 		require.Equal(t, models.JobScheduled, end.Job.Status)
@@ -323,7 +327,8 @@ func TestFail(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 
-		end, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such seed", LeaseNext: true})
+		end, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such seed",
+			LeaseNext: true})
 
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)

@@ -31,20 +31,23 @@ func TestFence(t *testing.T) {
 			f    lease.Fence
 			code apierror.Code
 		}{
-			"a wrong token":                  {worker, lease.Fence{AttemptID: mine.AttemptID, Token: models.NewFencingToken()}, apierror.CodeLeaseLost},
-			"no token":                       {worker, lease.Fence{AttemptID: mine.AttemptID}, apierror.CodeLeaseLost},
-			"a malformed token":              {worker, lease.Fence{AttemptID: mine.AttemptID, Token: "' OR 1=1 --"}, apierror.CodeLeaseLost},
-			"a token with a prefix":          {worker, lease.Fence{AttemptID: mine.AttemptID, Token: "urn:uuid:" + mine.Token}, apierror.CodeLeaseLost},
+			"a wrong token": {worker, lease.Fence{AttemptID: mine.AttemptID, Token: models.NewFencingToken()},
+				apierror.CodeLeaseLost},
+			"no token":          {worker, lease.Fence{AttemptID: mine.AttemptID}, apierror.CodeLeaseLost},
+			"a malformed token": {worker, lease.Fence{AttemptID: mine.AttemptID, Token: "' OR 1=1 --"}, apierror.CodeLeaseLost},
+			"a token with a prefix": {worker, lease.Fence{AttemptID: mine.AttemptID, Token: "urn:uuid:" + mine.Token},
+				apierror.CodeLeaseLost},
 			"another job's token":            {worker, lease.Fence{AttemptID: mine.AttemptID, Token: theirs.Token}, apierror.CodeLeaseLost},
 			"another worker":                 {other, mine, apierror.CodeNotFound},
 			"another worker's attempt":       {worker, theirs, apierror.CodeNotFound},
 			"another attempt under my token": {worker, lease.Fence{AttemptID: theirs.AttemptID, Token: mine.Token}, apierror.CodeNotFound},
 			"an unknown attempt":             {worker, lease.Fence{AttemptID: models.NewAttemptID(), Token: mine.Token}, apierror.CodeNotFound},
 			"a malformed attempt":            {worker, lease.Fence{AttemptID: "att_1", Token: mine.Token}, apierror.CodeNotFound},
-			"another kind of id":             {worker, lease.Fence{AttemptID: models.AttemptID(models.NewJobID()), Token: mine.Token}, apierror.CodeNotFound},
-			"an enrolment key":               {s.Enrolment, mine, apierror.CodeForbidden},
-			"the job's owner":                {s.Client, mine, apierror.CodeForbidden},
-			"an admin":                       {s.Admin, mine, apierror.CodeForbidden},
+			"another kind of id": {worker, lease.Fence{AttemptID: models.AttemptID(models.NewJobID()), Token: mine.Token},
+				apierror.CodeNotFound},
+			"an enrolment key": {s.Enrolment, mine, apierror.CodeForbidden},
+			"the job's owner":  {s.Client, mine, apierror.CodeForbidden},
+			"an admin":         {s.Admin, mine, apierror.CodeForbidden},
 		} {
 			for verb, call := range jobstest.FencedVerbs {
 				err := call(t, s, c.p, c.f, o)
@@ -81,7 +84,8 @@ func TestFence(t *testing.T) {
 	t.Run("AcceptsAnExpiredLeaseThatWasNotReaped", func(t *testing.T) {
 		t.Parallel()
 
-		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint", "StoreHandle"} {
+		for _, verb := range []string{"Heartbeat", "ReportProgress", "RequestUpload", "CommitCheckpoint", "CommitArtifact", "RejectCheckpoint",
+			"StoreHandle"} {
 			t.Run(verb, func(t *testing.T) {
 				t.Parallel()
 

@@ -38,7 +38,8 @@ func inOneBatch(t *testing.T, s *jobstest.Stack, then func(), calls ...func() er
 // reporting returns a call that reports progress.
 func reporting(t *testing.T, s *jobstest.Stack, p jobs.Principal, f lease.Fence, percent float64) func() error {
 	return func() error {
-		_, err := s.Attempts.ReportProgress(t.Context(), p, f, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: percent}})
+		_, err := s.Attempts.ReportProgress(t.Context(), p, f,
+			lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: percent}})
 		return err
 	}
 }

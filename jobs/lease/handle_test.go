@@ -46,7 +46,8 @@ func TestStoreHandle(t *testing.T) {
 
 		again("three") // after a preemption
 		require.Equal(t, "prediction 7 \"ü\\\n{}", next.Job.Handle)
-		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "the poll failed", RetryAfterSeconds: new(0)})
+		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "the poll failed",
+			RetryAfterSeconds: new(0)})
 		require.NoError(t, err)
 		require.True(t, s.Reload(t, job.ID).HasHandle(), "after a failure")
 		s.RequireInvariants(t)

@@ -390,7 +390,8 @@ func leaseAll(s *jobstest.Stack, worker jobs.Principal, given map[models.JobID]i
 		mu.Lock()
 		given[granted.Job.ID]++
 		mu.Unlock()
-		if _, err := s.Attempts.Fail(context.Background(), worker, jobstest.FenceOf(granted), lease.Failure{Class: models.FailContentPolicy}); err != nil {
+		if _, err := s.Attempts.Fail(context.Background(), worker, jobstest.FenceOf(granted),
+			lease.Failure{Class: models.FailContentPolicy}); err != nil {
 			return err
 		}
 	}

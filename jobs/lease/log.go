@@ -45,7 +45,8 @@ func (h *Attempts) AppendLog(ctx context.Context, p jobs.Principal, f Fence, pos
 		return nil, apierror.Wrap(err, "append to the log of attempt %s", f.AttemptID)
 	}
 	if !stored {
-		return nil, apierror.Later(apierror.CodeRateLimited, logPause, "Parts of a log must be at least %s apart: send the next one later.", text.Setting(logPause))
+		return nil, apierror.Later(apierror.CodeRateLimited, logPause, "Parts of a log must be at least %s apart: send the next one later.",
+			text.Setting(logPause))
 	}
 	return answer, nil
 }

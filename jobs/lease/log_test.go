@@ -97,7 +97,8 @@ func TestAppendLog(t *testing.T) {
 		}
 
 		var kept int
-		require.NoError(t, s.DB.NewRaw("SELECT sum(octet_length(text)) FROM attempt_logs WHERE attempt_id = ?", fence.AttemptID).Scan(t.Context(), &kept))
+		require.NoError(t, s.DB.NewRaw("SELECT sum(octet_length(text)) FROM attempt_logs WHERE attempt_id = ?", fence.AttemptID).Scan(t.Context(),
+			&kept))
 		require.LessOrEqual(t, kept, lease.LiveLogBytes+lease.MaxLogPartBytes)
 	})
 

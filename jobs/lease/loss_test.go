@@ -322,12 +322,16 @@ func TestOverdue(t *testing.T) {
 		status models.JobStatus
 		class  models.FailureClass
 	}{
-		"EndsAnAttemptThatTakesTooLong":       {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 61 FROM jobs))", models.JobScheduled, models.FailTimeout},
-		"LetsAnAttemptUseItsTime":             {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 55 FROM jobs))", models.JobRunning, ""},
-		"EndsARenderWithoutProgress":          {"UPDATE jobs SET phase = 'RENDERING', progress_at = clock_timestamp() - interval '361 s'", models.JobScheduled, models.FailTimeout},
-		"LetsAModelLoad":                      {"UPDATE jobs SET phase = 'LOADING_MODEL', progress_at = clock_timestamp() - interval '361 s'", models.JobRunning, ""},
-		"EndsAnAttemptLongAfterACancel":       {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '61 s'", models.JobCancelled, ""},
-		"GivesACancelledWorkerTimeToStop":     {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '55 s'", models.JobRunning, ""},
+		"EndsAnAttemptThatTakesTooLong": {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 61 FROM jobs))", models.JobScheduled, models.FailTimeout},
+		"LetsAnAttemptUseItsTime":       {"UPDATE job_attempts SET started_at = clock_timestamp() - make_interval(secs => (SELECT timeout_seconds + 55 FROM jobs))", models.JobRunning, ""},
+		"EndsARenderWithoutProgress": {"UPDATE jobs SET phase = 'RENDERING', progress_at = clock_timestamp() - interval '361 s'",
+			models.JobScheduled, models.FailTimeout},
+		"LetsAModelLoad": {"UPDATE jobs SET phase = 'LOADING_MODEL', progress_at = clock_timestamp() - interval '361 s'",
+			models.JobRunning, ""},
+		"EndsAnAttemptLongAfterACancel": {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '61 s'",
+			models.JobCancelled, ""},
+		"GivesACancelledWorkerTimeToStop": {"UPDATE jobs SET cancel_by = 'x', cancel_requested_at = clock_timestamp() - interval '55 s'",
+			models.JobRunning, ""},
 		"ExcusesMissingReportsDuringAnOutage": {"UPDATE job_attempts SET started_at = clock_timestamp() - interval '6 h'; UPDATE presence SET seen_at = clock_timestamp() - interval '1 minute'", models.JobRunning, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -190,12 +190,15 @@ func TestWarmWorkers(t *testing.T) {
 		then            string
 	}{
 		"AreNotWaitedForLongerThanALoadTakes": {60, 30, "UPDATE jobs SET queued_at = queued_at - interval '61 seconds' WHERE status = 'QUEUED'"},
-		"AreNotWaitedForPastTheTarget":        {3600, 300, "UPDATE jobs SET queued_at = queued_at - interval '11 minutes' WHERE status = 'QUEUED'"},
-		"AreNotWaitedForIfALoadIsSooner":      {60, 600, "SELECT 1"},
-		"AreNotWaitedForToSaveAMoment":        {9, 5, "SELECT 1"},
-		"AreNotWaitedForWithoutSlack":         {3600, 300, "UPDATE jobs SET needs = 'now' WHERE status = 'QUEUED'"},
-		"AreNotWaitedForUntilAJobExpires":     {3600, 300, "UPDATE jobs SET expires_at = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
-		"AreNotWaitedForWhileSlackEnds":       {3600, 300, "UPDATE jobs SET finish_by = queued_at + interval '1 hour', slack_until = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForPastTheTarget": {3600, 300,
+			"UPDATE jobs SET queued_at = queued_at - interval '11 minutes' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForIfALoadIsSooner": {60, 600, "SELECT 1"},
+		"AreNotWaitedForToSaveAMoment":   {9, 5, "SELECT 1"},
+		"AreNotWaitedForWithoutSlack":    {3600, 300, "UPDATE jobs SET needs = 'now' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForUntilAJobExpires": {3600, 300,
+			"UPDATE jobs SET expires_at = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
+		"AreNotWaitedForWhileSlackEnds": {3600, 300,
+			"UPDATE jobs SET finish_by = queued_at + interval '1 hour', slack_until = queued_at + interval '1 minute' WHERE status = 'QUEUED'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,8 @@ func TestObjectKey(t *testing.T) {
 	jobsIn := map[string]int{}
 	for range 4000 {
 		a := &models.Attempt{ID: models.NewAttemptID(), JobID: models.NewJobID()} // ids of one moment begin alike
-		one, other := form.FindStringSubmatch(objectKey(a, models.ArtifactCheckpoint)), form.FindStringSubmatch(objectKey(a, models.ArtifactCheckpoint))
+		one, other := form.FindStringSubmatch(objectKey(a, models.ArtifactCheckpoint)),
+			form.FindStringSubmatch(objectKey(a, models.ArtifactCheckpoint))
 		require.NotNil(t, one)
 		require.Equal(t, one[1], other[1], "a job has one prefix")
 		require.NotEqual(t, one[0], other[0])

@@ -29,7 +29,8 @@ func TestObserveAttempts(t *testing.T) {
 	release()
 	s.Exec(t, "UPDATE workers SET drain_reason = NULL")
 	_, fence := s.Lease(t, worker)
-	saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state")), Step: 1, Percent: 1, DurationSeconds: new(2.5)}
+	saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state")), Step: 1, Percent: 1,
+		DurationSeconds: new(2.5)}
 	for range 2 {
 		_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, saved)
 		require.NoError(t, err)

@@ -29,15 +29,18 @@ func TestPhaseHasItsOwnMessage(t *testing.T) {
 		message string
 		do      func(t *testing.T, s *jobstest.Stack, job *models.Job, worker jobs.Principal, fence lease.Fence) error
 	}{
-		"a retry": {models.PhaseWaiting, `^attempt 2 of \d+ starts at .* UTC; last failure: disk$`, func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence lease.Fence) error {
-			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "disk"})
-			return err
-		}},
-		"a release": {models.PhaseWaiting, "^its worker was preempted; requeued$", func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence lease.Fence) error {
+		"a retry": {models.PhaseWaiting, `^attempt 2 of \d+ starts at .* UTC; last failure: disk$`,
+			func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence lease.Fence) error {
+				_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailTransient, Message: "disk"})
+				return err
+			}},
+		"a release": {models.PhaseWaiting, "^its worker was preempted; requeued$", func(t *testing.T, s *jobstest.Stack, _ *models.Job,
+			worker jobs.Principal, fence lease.Fence) error {
 			_, err := s.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 			return err
 		}},
-		"a failure": {models.PhaseDone, "^$", func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal, fence lease.Fence) error {
+		"a failure": {models.PhaseDone, "^$", func(t *testing.T, s *jobstest.Stack, _ *models.Job, worker jobs.Principal,
+			fence lease.Fence) error {
 			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No."})
 			return err
 		}},
@@ -69,7 +72,8 @@ func TestPhaseHasItsOwnMessage(t *testing.T) {
 			})
 		}()
 		require.Equal(t, said, (<-seen).Message)
-		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 96, Phase: models.PhaseUploading}})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence,
+			lease.ProgressReport{Progress: models.Progress{Percent: 96, Phase: models.PhaseUploading}})
 		require.NoError(t, err)
 
 		now, err := s.Reader.Job(t.Context(), s.Client, job.ID)

@@ -23,7 +23,8 @@ func TestReportProgress(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		full := models.Progress{
-			Percent: 10, Phase: models.PhaseRendering, Message: "frame 3 of 30", Step: new(1), TotalSteps: new(2), Frame: new(3), TotalFrames: new(30), ETASeconds: new(4.5),
+			Percent: 10, Phase: models.PhaseRendering, Message: "frame 3 of 30", Step: new(1), TotalSteps: new(2), Frame: new(3),
+			TotalFrames: new(30), ETASeconds: new(4.5),
 		}
 		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: full})
 		require.NoError(t, err)
@@ -107,7 +108,8 @@ func TestReportProgress(t *testing.T) {
 		t.Parallel()
 
 		s, job, worker, fence := jobstest.Leased(t)
-		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseUploading, Percent: 98}})
+		_, err := s.Attempts.ReportProgress(t.Context(), worker, fence,
+			lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseUploading, Percent: 98}})
 		require.NoError(t, err)
 		after := s.Reload(t, job.ID)
 		require.Equal(t, models.JobCompleting, after.Status)
@@ -132,7 +134,8 @@ func TestReportProgress(t *testing.T) {
 			"INSERT INTO job_events (job_id, seq, run, type, payload) SELECT id, event_seq + 1, run, 'CANCEL_REQUESTED', '{}' FROM jobs WHERE id = ?0",
 			"UPDATE jobs SET event_seq = event_seq + 1, crashes = 1, cancel_requested_at = now(), cancel_reason = 'enough' WHERE id = ?0",
 		}, job.ID, func() (err error) {
-			answer, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: 50}})
+			answer, err = s.Attempts.ReportProgress(t.Context(), worker, fence,
+				lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseRendering, Percent: 50}})
 			return err
 		})
 

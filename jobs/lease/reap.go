@@ -53,7 +53,8 @@ func (r *Reaper) reap(ctx context.Context, l *lockedLease) (ended bool, err erro
 
 // endAll ends attempts and makes their workers LOST. Each attempt has its own transaction, in which
 // end decides. endAll returns how many ended, and logs each with the message.
-func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *lockedLease) (bool, error)) (ended int, err error) {
+func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message string, end func(context.Context, *lockedLease) (bool,
+	error)) (ended int, err error) {
 	away, err := getOutage(ctx, r.DB)
 	if err != nil {
 		return 0, err
@@ -75,7 +76,8 @@ func (r *Reaper) endAll(ctx context.Context, attempts []*models.Attempt, message
 	return ended, errors.Join(failed...)
 }
 
-func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(context.Context, *lockedLease) (bool, error)) (done *change.Change, err error) {
+func (r *Reaper) endOne(ctx context.Context, attempt *models.Attempt, end func(context.Context, *lockedLease) (bool,
+	error)) (done *change.Change, err error) {
 	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		l, err := lockLease(ctx, tx, attempt)

@@ -37,7 +37,8 @@ func TestReap(t *testing.T) {
 		require.True(t, stored.Requeued)
 		require.Zero(t, stored.Failures)
 		require.Equal(t, models.WorkerLost, jobstest.WorkerStatus(t, s, worker.WorkerID))
-		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventLeased, models.EventLost, models.EventRequeued}, jobstest.EventTypes(t, s, job.ID))
+		require.Equal(t, []models.JobEventType{models.EventQueued, models.EventLeased, models.EventLost, models.EventRequeued},
+			jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})
 
@@ -108,7 +109,8 @@ func TestReap(t *testing.T) {
 		s.WaitForLocks(t, 1)
 
 		hold := models.Fence{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
-		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, lease.LeaseTTL, lease.YieldWithin, models.Thinning{})
+		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, lease.LeaseTTL, lease.YieldWithin,
+			models.Thinning{})
 		require.NoError(t, err)
 		require.Len(t, extended, 1)
 		require.NoError(t, tx.Commit())
@@ -131,7 +133,8 @@ func TestSilent(t *testing.T) {
 		require.NoError(t, err)
 		pool := jobstest.AddPool(t, s, 0, 1)
 		boot := &models.Worker{
-			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow", Offer: models.Offer{Models: []string{"testcard"}, GPUType: "g", Region: "r", CapacityClass: models.CapacitySpot},
+			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: "fake", ProviderInstanceID: "slow",
+			Offer:      models.Offer{Models: []string{"testcard"}, GPUType: "g", Region: "r", CapacityClass: models.CapacitySpot},
 			WarmModels: []string{}, Status: models.WorkerBooting,
 		}
 		require.NoError(t, models.InsertWorker(t.Context(), s.DB, boot))

@@ -74,7 +74,8 @@ func isSecret(name string) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc([]string{"SECRET", "PASSWORD", "TOKEN", "KEY", "CREDENTIAL"}, func(part string) bool { return strings.Contains(name, part) })
+	return slices.ContainsFunc([]string{"SECRET", "PASSWORD", "TOKEN", "KEY", "CREDENTIAL"},
+		func(part string) bool { return strings.Contains(name, part) })
 }
 
 // safeURL returns a value without the user, the query and the fragment of a URL, since each may

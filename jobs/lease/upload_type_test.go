@@ -15,8 +15,9 @@ func TestUploadsThatABrowserRuns(t *testing.T) {
 	s, _, worker, fence := jobstest.Leased(t)
 	for contentType, kind := range map[string]models.ArtifactType{
 		"image/svg+xml": models.ArtifactThumbnail, "IMAGE/SVG+XML; charset=utf-8": models.ArtifactPreview, "image/svg": models.ArtifactEvidence,
-		"image/x+xml": models.ArtifactSpritesheet, "application/xhtml+xml": models.ArtifactCheckpoint, "application/javascript": models.ArtifactCheckpoint,
-		"application/pdf": models.ArtifactCheckpoint,
+		"image/x+xml": models.ArtifactSpritesheet, "application/xhtml+xml": models.ArtifactCheckpoint,
+		"application/javascript": models.ArtifactCheckpoint,
+		"application/pdf":        models.ArtifactCheckpoint,
 	} {
 		_, _, err := s.Attempts.RequestUpload(t.Context(), worker, fence, lease.UploadRequest{
 			Type: kind, ContentType: contentType, SizeBytes: 5, Checksum: jobstest.Checksum([]byte("bytes")),

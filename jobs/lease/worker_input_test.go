@@ -62,40 +62,43 @@ func TestWorkerInput(t *testing.T) {
 			field string
 			err   error
 		}{
-			"a GPU below 0":               {"gpus", samples(lease.GPUSample{Index: -1})},
-			"a GPU beyond all":            {"gpus", samples(lease.GPUSample{Index: 64})},
-			"a GPU twice":                 {"gpus", samples(lease.GPUSample{Index: 1}, lease.GPUSample{}, lease.GPUSample{Index: 1})},
-			"65 GPUs":                     {"gpus", samples(make([]lease.GPUSample, 65)...)},
-			"utilization NaN":             {"gpus", samples(lease.GPUSample{Utilization: new(math.NaN())})},
-			"utilization 2":               {"gpus", samples(lease.GPUSample{Utilization: new(2.0)})},
-			"memory below 0":              {"gpus", samples(lease.GPUSample{MemoryUsedBytes: new(int64(-1))})},
-			"too much memory":             {"gpus", samples(lease.GPUSample{MemoryUsedBytes: new(int64(math.MaxInt64))})},
-			"1,000 GPUs":                  {"gpus", samples(make([]lease.GPUSample, 1000)...)},
-			"total memory below 0":        {"gpus", samples(lease.GPUSample{MemoryTotalBytes: new(int64(-1))})},
-			"power NaN":                   {"gpus", samples(lease.GPUSample{PowerW: new(math.NaN())})},
-			"power below 0":               {"gpus", samples(lease.GPUSample{PowerW: new(-1.0)})},
-			"infinite power":              {"gpus", samples(lease.GPUSample{PowerW: new(math.Inf(1))})},
-			"ECC errors below 0":          {"gpus", samples(lease.GPUSample{ECCUncorrected: new(int64(-1))})},
-			"too many ECC errors":         {"gpus", samples(lease.GPUSample{ECCUncorrected: new(int64(math.MaxInt64))})},
-			"temperature NaN":             {"gpus", samples(lease.GPUSample{TemperatureC: new(math.NaN())})},
-			"an impossible temperature":   {"gpus", samples(lease.GPUSample{TemperatureC: new(5500.0)})},
-			"xid below 0":                 {"gpus", samples(lease.GPUSample{Xid: new(-1)})},
-			"an xid out of range":         {"gpus", samples(lease.GPUSample{Xid: new(math.MaxInt32)})},
-			"a duration below 0":          {"durationSeconds", checkpoint(-1)},
-			"a duration of NaN":           {"durationSeconds", checkpoint(math.NaN())},
-			"an infinite duration":        {"durationSeconds", checkpoint(math.Inf(1))},
-			"a duration of 1e308":         {"durationSeconds", checkpoint(1e308)},
-			"a deadline long ago":         {"deadline", drain(now.Add(-6 * time.Minute))},
-			"a deadline in years":         {"deadline", drain(now.AddDate(3, 0, 0))},
-			"a deadline in year 9999":     {"deadline", drain(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))},
-			"an unknown warm model":       {"warmModels", warm([]string{"testcard", "un\x00heard"})},
-			"10^6 warm models":            {"warmModels", warm(slices.Repeat([]string{"testcard"}, 1_000_000))},
-			"progress NaN":                {"percent", progress(models.Progress{Percent: math.NaN()})},
-			"progress below 0":            {"percent", progress(models.Progress{Percent: -1})},
-			"progress 101":                {"percent", progress(models.Progress{Percent: 101})},
-			"a step beyond 32 bits":       {"step", progress(models.Progress{Step: new(math.MaxInt32 + 1)})},
-			"a model with NUL":            {"models", register(func(in *fleet.Registration) { in.Models = []string{"un\x00heard"} })},
-			"101 models":                  {"models", register(func(in *fleet.Registration) { in.Models = slices.Repeat([]string{"testcard"}, 101) })},
+			"a GPU below 0":             {"gpus", samples(lease.GPUSample{Index: -1})},
+			"a GPU beyond all":          {"gpus", samples(lease.GPUSample{Index: 64})},
+			"a GPU twice":               {"gpus", samples(lease.GPUSample{Index: 1}, lease.GPUSample{}, lease.GPUSample{Index: 1})},
+			"65 GPUs":                   {"gpus", samples(make([]lease.GPUSample, 65)...)},
+			"utilization NaN":           {"gpus", samples(lease.GPUSample{Utilization: new(math.NaN())})},
+			"utilization 2":             {"gpus", samples(lease.GPUSample{Utilization: new(2.0)})},
+			"memory below 0":            {"gpus", samples(lease.GPUSample{MemoryUsedBytes: new(int64(-1))})},
+			"too much memory":           {"gpus", samples(lease.GPUSample{MemoryUsedBytes: new(int64(math.MaxInt64))})},
+			"1,000 GPUs":                {"gpus", samples(make([]lease.GPUSample, 1000)...)},
+			"total memory below 0":      {"gpus", samples(lease.GPUSample{MemoryTotalBytes: new(int64(-1))})},
+			"power NaN":                 {"gpus", samples(lease.GPUSample{PowerW: new(math.NaN())})},
+			"power below 0":             {"gpus", samples(lease.GPUSample{PowerW: new(-1.0)})},
+			"infinite power":            {"gpus", samples(lease.GPUSample{PowerW: new(math.Inf(1))})},
+			"ECC errors below 0":        {"gpus", samples(lease.GPUSample{ECCUncorrected: new(int64(-1))})},
+			"too many ECC errors":       {"gpus", samples(lease.GPUSample{ECCUncorrected: new(int64(math.MaxInt64))})},
+			"temperature NaN":           {"gpus", samples(lease.GPUSample{TemperatureC: new(math.NaN())})},
+			"an impossible temperature": {"gpus", samples(lease.GPUSample{TemperatureC: new(5500.0)})},
+			"xid below 0":               {"gpus", samples(lease.GPUSample{Xid: new(-1)})},
+			"an xid out of range":       {"gpus", samples(lease.GPUSample{Xid: new(math.MaxInt32)})},
+			"a duration below 0":        {"durationSeconds", checkpoint(-1)},
+			"a duration of NaN":         {"durationSeconds", checkpoint(math.NaN())},
+			"an infinite duration":      {"durationSeconds", checkpoint(math.Inf(1))},
+			"a duration of 1e308":       {"durationSeconds", checkpoint(1e308)},
+			"a deadline long ago":       {"deadline", drain(now.Add(-6 * time.Minute))},
+			"a deadline in years":       {"deadline", drain(now.AddDate(3, 0, 0))},
+			"a deadline in year 9999":   {"deadline", drain(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))},
+			"an unknown warm model":     {"warmModels", warm([]string{"testcard", "un\x00heard"})},
+			"10^6 warm models":          {"warmModels", warm(slices.Repeat([]string{"testcard"}, 1_000_000))},
+			"progress NaN":              {"percent", progress(models.Progress{Percent: math.NaN()})},
+			"progress below 0":          {"percent", progress(models.Progress{Percent: -1})},
+			"progress 101":              {"percent", progress(models.Progress{Percent: 101})},
+			"a step beyond 32 bits":     {"step", progress(models.Progress{Step: new(math.MaxInt32 + 1)})},
+			"a model with NUL":          {"models", register(func(in *fleet.Registration) { in.Models = []string{"un\x00heard"} })},
+			"101 models": {"models", register(func(in *fleet.Registration) {
+				in.Models = slices.Repeat([]string{"testcard"},
+					101)
+			})},
 			"an unknown warm one of many": {"warmModels", register(func(in *fleet.Registration) { in.WarmModels = []string{"un\x00heard"} })},
 		} {
 			require.Error(t, c.err, name)
@@ -114,10 +117,12 @@ func TestWorkerInput(t *testing.T) {
 		require.NoError(t, err)
 
 		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
-			{Index: 1, Utilization: new(1.0), TemperatureC: new(93.5), Xid: new(79)}, {Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5), ECCUncorrected: new(int64(3))},
+			{Index: 1, Utilization: new(1.0), TemperatureC: new(93.5), Xid: new(79)}, {Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)),
+				PowerW: new(700.5), ECCUncorrected: new(int64(3))},
 		})
 		require.NoError(t, err)
-		_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1, DurationSeconds: new(0.0)})
+		_, err = s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: o.Checkpoint, Step: 1, Percent: 1,
+			DurationSeconds: new(0.0)})
 		require.NoError(t, err)
 		drained, err := s.Registrar.DrainSelf(t.Context(), worker, worker.WorkerID, "going", now.Add(-time.Minute))
 		require.NoError(t, err, "a clock may be wrong by a minute")
@@ -127,14 +132,16 @@ func TestWorkerInput(t *testing.T) {
 		gpus, err := s.Reader.GPUs(t.Context(), []models.WorkerID{worker.WorkerID})
 		require.NoError(t, err)
 		require.Len(t, gpus, 2)
-		require.Equal(t, models.GPUSample{Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5), ECCUncorrected: new(int64(3))}, gpus[0].GPUSample)
+		require.Equal(t, models.GPUSample{Utilization: new(0.25), MemoryUsedBytes: new(int64(80 << 30)), PowerW: new(700.5),
+			ECCUncorrected: new(int64(3))}, gpus[0].GPUSample)
 		require.Equal(t, new(79), gpus[1].Xid)
 		require.True(t, gpus[0].Faulty() && gpus[1].Faulty())
 		sums, err := s.Reader.PoolGPUs(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []models.PoolGPUs{{Count: 2, Faulty: 2, Utilization: new(0.625), TemperatureC: new(93.5), PowerW: new(700.5)}}, sums)
 
-		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{{MemoryUsedBytes: new(int64(1 << 30)), MemoryTotalBytes: new(int64(4 << 30))}})
+		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence,
+			[]lease.GPUSample{{MemoryUsedBytes: new(int64(1 << 30)), MemoryTotalBytes: new(int64(4 << 30))}})
 		require.NoError(t, err, "the utilization of a part of a GPU is not known")
 		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)

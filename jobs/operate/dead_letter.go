@@ -68,11 +68,13 @@ func (d *DeadLetters) Redrive(ctx context.Context, p jobs.Principal, id models.D
 		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{job.ID}, models.ResolvedRedriven, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = p.Audit(ctx, tx, "redriveDeadLetter", string(id), jobs.Payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil, "promptEdited": e.Prompt != nil})
+		err = p.Audit(ctx, tx, "redriveDeadLetter", string(id), jobs.Payload{"job": job.ID, "run": job.Run, "paramsEdited": e.Params != nil,
+			"promptEdited": e.Prompt != nil})
 		if err != nil {
 			return err
 		}
-		return reopen(ctx, done, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited, known: d.Catalogue.Current()})
+		return reopen(ctx, done, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited,
+			known: d.Catalogue.Current()})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redrive dead letter %s", id)

@@ -17,14 +17,16 @@ import (
 )
 
 // dies submits a job that fails for good, and returns it with its dead letter.
-func dies(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job, *models.DeadLetter) {
+func dies(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job,
+	*models.DeadLetter) {
 	t.Helper()
 	s.Submit(t)
 	return fails(t, s, worker, class, reason)
 }
 
 // fails makes the due job fail for good.
-func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job, *models.DeadLetter) {
+func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.FailureClass, reason string) (*models.Job,
+	*models.DeadLetter) {
 	t.Helper()
 	granted, fence := s.Lease(t, worker)
 	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: class, Message: reason})
@@ -130,8 +132,10 @@ func TestDeadLetters(t *testing.T) {
 		require.Equal(t, []models.DeadLetterID{ours.ID}, list(models.DeadLetterFilter{}))
 		require.Equal(t, theirs, list(models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}}))
 		require.Equal(t, append(theirs, ours.ID), list(models.DeadLetterFilter{Audience: both}))
-		require.Equal(t, []models.DeadLetterID{cascade.ID}, list(models.DeadLetterFilter{FailureClass: models.FailDependency}), "a cause names them")
-		require.Equal(t, []models.Audience{models.AudienceCustomer, models.AudienceOperator}, []models.Audience{cascade.Audience(), ours.Audience()})
+		require.Equal(t, []models.DeadLetterID{cascade.ID}, list(models.DeadLetterFilter{FailureClass: models.FailDependency}),
+			"a cause names them")
+		require.Equal(t, []models.Audience{models.AudienceCustomer, models.AudienceOperator},
+			[]models.Audience{cascade.Audience(), ours.Audience()})
 		for _, c := range []struct {
 			audience []models.Audience
 			n        int

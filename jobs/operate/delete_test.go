@@ -53,7 +53,8 @@ func TestDelete(t *testing.T) {
 
 		require.NoError(t, err)
 		var left int
-		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM job_inputs WHERE wrapped_key IS NOT NULL OR ciphertext <> ''").Scan(t.Context(), &left))
+		require.NoError(t, s.DB.NewRaw("SELECT count(*) FROM job_inputs WHERE wrapped_key IS NOT NULL OR ciphertext <> ''").Scan(t.Context(),
+			&left))
 		require.Zero(t, left)
 		require.Equal(t, 2, s.Count(t, "job_inputs"))
 	})

@@ -25,7 +25,8 @@ func TestTextOfAnEscape(t *testing.T) {
 	})
 	require.NoError(t, err)
 	user, _, err := s.Submitter.Submit(t.Context(), s.Client, submit.Submission{
-		Model: "testcard", Prompt: "{{" + string(job.ID) + ".output." + "said}} and " + text, DependsOn: []models.JobID{job.ID}, Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
+		Model: "testcard", Prompt: "{{" + string(job.ID) + ".output." + "said}} and " + text, DependsOn: []models.JobID{job.ID},
+		Params: []byte(`{"durationSeconds": 1, "pace": 0}`),
 	})
 	require.NoError(t, err)
 	worker := s.Worker(t, "one")

@@ -39,7 +39,8 @@ const maxPauseReason = 200
 // PauseQueue stops giving workers the jobs of a lane, or of one model in it. Jobs
 // that run continue, and new ones are accepted. The reason is shown to operators;
 // it may be "".
-func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*models.QueueCount, error) {
+func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*models.QueueCount,
+	error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
 	}

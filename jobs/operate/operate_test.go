@@ -88,7 +88,8 @@ func TestPauseQueue(t *testing.T) {
 		for _, q := range queues {
 			require.True(t, q.Paused())
 			require.NotZero(t, q.Pause.At)
-			shown = append(shown, fmt.Sprintf("%s %q %d: %s %q by %s: %s", q.Lane, q.Model, q.Depth, q.Pause.Lane, q.Pause.Model, q.Pause.By, q.Pause.Reason))
+			shown = append(shown, fmt.Sprintf("%s %q %d: %s %q by %s: %s", q.Lane, q.Model, q.Depth, q.Pause.Lane, q.Pause.Model, q.Pause.By,
+				q.Pause.Reason))
 		}
 		require.Equal(t, []string{
 			`ENTERPRISE "testcard" 1: ENTERPRISE "" by test ADMIN: storage is full`,

@@ -65,7 +65,8 @@ func TestPausesAreNoWaits(t *testing.T) {
 				func(t *testing.T, s *jobstest.Stack) { pause(t, s, pro, "") }, func(t *testing.T, s *jobstest.Stack) { resume(t, s, pro, "") },
 			},
 			"pause of the model": {
-				func(t *testing.T, s *jobstest.Stack) { pause(t, s, pro, "testcard") }, func(t *testing.T, s *jobstest.Stack) { resume(t, s, pro, "testcard") },
+				func(t *testing.T, s *jobstest.Stack) { pause(t, s, pro, "testcard") },
+				func(t *testing.T, s *jobstest.Stack) { resume(t, s, pro, "testcard") },
 			},
 			"halt": {func(t *testing.T, s *jobstest.Stack) {
 				_, err := s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltLeases}, "storage")

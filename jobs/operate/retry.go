@@ -209,7 +209,8 @@ func rewait(ctx context.Context, tx bun.Tx, now time.Time, retried []models.JobI
 	var changed []*change.Change
 	for _, edge := range edges {
 		child := children[edge.JobID]
-		if _, is := renewed[edge.DependsOn]; !is || child == nil || edge.OnFailure != models.FailureContinue || still[[2]models.JobID{edge.DependsOn, edge.JobID}] {
+		if _, is := renewed[edge.DependsOn]; !is || child == nil || edge.OnFailure != models.FailureContinue ||
+			still[[2]models.JobID{edge.DependsOn, edge.JobID}] {
 			continue
 		}
 		if child.Job.BlockedBy++; child.Job.BlockedBy == child.Before.BlockedBy+1 {

@@ -21,7 +21,8 @@ func failedJob(t *testing.T) (*jobstest.Stack, *models.Job, jobs.Principal) {
 	state := s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state"))
 	_, err := s.Attempts.CommitCheckpoint(t.Context(), worker, fence, jobs.Checkpoint{Object: state, Step: 3, Percent: 30})
 	require.NoError(t, err)
-	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No.", ErrorDetail: "at line 7"})
+	_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "No.",
+		ErrorDetail: "at line 7"})
 	require.NoError(t, err)
 	return s, s.Reload(t, job.ID), worker
 }
@@ -102,7 +103,8 @@ func TestRetry(t *testing.T) {
 		before := s.Dump(t)
 
 		for id, code := range map[models.JobID]apierror.Code{
-			done.ID: apierror.CodeConflict, waiting.ID: apierror.CodeConflict, models.NewJobID(): apierror.CodeNotFound, "job_x": apierror.CodeNotFound,
+			done.ID: apierror.CodeConflict, waiting.ID: apierror.CodeConflict, models.NewJobID(): apierror.CodeNotFound,
+			"job_x": apierror.CodeNotFound,
 		} {
 			_, err := s.Retrier.Retry(t.Context(), s.Client, id, false)
 			jobstest.RequireCode(t, err, code)

@@ -44,7 +44,8 @@ func (w *WorkflowOperator) Get(ctx context.Context, p jobs.Principal, id models.
 
 // change calls act in a transaction, and publishes the changes that it returns. It returns the
 // workflow as it is then.
-func (w *WorkflowOperator) change(ctx context.Context, p jobs.Principal, id models.WorkflowID, act func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error)) (*models.Workflow, error) {
+func (w *WorkflowOperator) change(ctx context.Context, p jobs.Principal, id models.WorkflowID,
+	act func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error)) (*models.Workflow, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -168,7 +169,8 @@ func (w *WorkflowOperator) Skip(ctx context.Context, p jobs.Principal, id models
 		if err := models.SaveWorkflowNode(ctx, tx, node); err != nil {
 			return nil, err
 		}
-		if err := p.Audit(ctx, tx, "skipWorkflowJob", string(id), jobs.Payload{"node": key, "job": c.Job.ID, "status": c.Job.Status}); err != nil {
+		if err := p.Audit(ctx, tx, "skipWorkflowJob", string(id),
+			jobs.Payload{"node": key, "job": c.Job.ID, "status": c.Job.Status}); err != nil {
 			return nil, err
 		}
 		if waiting {
@@ -236,7 +238,8 @@ func lockNode(ctx context.Context, tx bun.Tx, id models.WorkflowID, key string) 
 
 // Override lets a node not wait for one of its parents any more. It returns CONFLICT if the node
 // does not wait for it, or uses its result.
-func (w *WorkflowOperator) Override(ctx context.Context, p jobs.Principal, id models.WorkflowID, key, parent string) (*models.Workflow, error) {
+func (w *WorkflowOperator) Override(ctx context.Context, p jobs.Principal, id models.WorkflowID, key, parent string) (*models.Workflow,
+	error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error) {
 		node, c, err := lockNode(ctx, tx, id, key)
 		if err != nil || slices.Contains(node.Overridden, parent) {
@@ -307,7 +310,8 @@ func (w *WorkflowOperator) RetryParents(ctx context.Context) (int, error) {
 // cannot run again, its dependents are settled.
 func (w *WorkflowOperator) retryParent(ctx context.Context, due models.ParentRetry) (done *change.Change, err error) {
 	again := func(ctx context.Context, c *change.Change) error {
-		if err := models.ResolveDeadLetters(ctx, c.Tx, []models.JobID{due.JobID}, models.ResolvedRetried, jobs.HostName, "for a job that depends on it"); err != nil {
+		if err := models.ResolveDeadLetters(ctx, c.Tx, []models.JobID{due.JobID}, models.ResolvedRetried, jobs.HostName,
+			"for a job that depends on it"); err != nil {
 			return err
 		}
 		return reopen(ctx, c, opening{event: models.EventQueued, by: jobs.HostName, known: w.Catalogue.Current()})
@@ -319,7 +323,8 @@ func (w *WorkflowOperator) retryParent(ctx context.Context, due models.ParentRet
 }
 
 // withParent calls act for a job that is to be retried, if it still is.
-func (w *WorkflowOperator) withParent(ctx context.Context, due models.ParentRetry, act func(context.Context, *change.Change) error) (done *change.Change, err error) {
+func (w *WorkflowOperator) withParent(ctx context.Context, due models.ParentRetry,
+	act func(context.Context, *change.Change) error) (done *change.Change, err error) {
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		done = nil
 		job, err := models.LockFreeJob(ctx, tx, due.JobID)

@@ -188,7 +188,8 @@ func expireRun(c *change.Change) error {
 	if !job.Status.Waiting() || !job.StartedAt.IsZero() || job.ExpiresAt.IsZero() || job.ExpiresAt.After(c.Now) {
 		return nil
 	}
-	return c.Failed(models.FailTimeout, "no worker had started it by "+text.MomentToSecond(job.ExpiresAt.UTC(), c.Now)+", when it was to expire")
+	return c.Failed(models.FailTimeout, "no worker had started it by "+text.MomentToSecond(job.ExpiresAt.UTC(), c.Now)+
+		", when it was to expire")
 }
 
 // Slack looks at the queued jobs whose slack should end, and places them again. It returns how

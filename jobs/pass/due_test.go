@@ -21,7 +21,8 @@ import (
 func scheduleDue(t *testing.T, s *jobstest.Stack, p jobs.Principal) *models.Job {
 	t.Helper()
 	job := jobstest.SubmitAs(t, s, p, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(time.Hour)) })
-	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 day', run_at = clock_timestamp() - interval '1 second' WHERE id = ?", job.ID)
+	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '1 day', run_at = clock_timestamp() - interval '1 second' WHERE id = ?",
+		job.ID)
 	return job
 }
 
@@ -85,7 +86,8 @@ func TestDue(t *testing.T) {
 		}
 		require.NoError(t, s.DB.NewRaw(`
 			SELECT lane, priority, count(DISTINCT queued_at) AS batches FROM jobs WHERE status = 'QUEUED'
-			GROUP BY lane, priority ORDER BY min(queued_at), array_position('{CRITICAL,PRO,BATCH}', lane), priority DESC`).Scan(t.Context(), &places))
+			GROUP BY lane, priority ORDER BY min(queued_at), array_position('{CRITICAL,PRO,BATCH}', lane), priority DESC`).Scan(t.Context(),
+			&places))
 		var order []models.Tier
 		for i, p := range places {
 			if order = append(order, p.Lane); i > 0 && p.Lane == places[i-1].Lane {

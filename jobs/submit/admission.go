@@ -181,7 +181,8 @@ func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
 }
 
 // readEntries reads the accounts, and which of the idempotency keys were used.
-func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[models.AccountID]*models.Account, map[models.JobKey]bool, error) {
+func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[models.AccountID]*models.Account, map[models.JobKey]bool,
+	error) {
 	var ids []models.AccountID
 	var keys []models.JobKey
 	for _, e := range entries {
@@ -320,11 +321,13 @@ func (a *Admission) rate(ctx context.Context, entries []*entry) {
 		return
 	}
 	perMinute := entries[0].account.SubmitsPerMinute
-	tokens, refused := make([]Token, len(asking)), apierror.Later(apierror.CodeRateLimited, time.Minute, "This account may submit no jobs: its submitsPerMinute is 0.")
+	tokens, refused := make([]Token, len(asking)), apierror.Later(apierror.CodeRateLimited, time.Minute,
+		"This account may submit no jobs: its submitsPerMinute is 0.")
 	if perMinute > 0 {
 		var wait time.Duration
 		tokens, wait = entries[0].take(ctx, asking)
-		refused = apierror.Later(apierror.CodeRateLimited, wait, "This account has reached its limit of %s a minute.", text.Count(perMinute, "job"))
+		refused = apierror.Later(apierror.CodeRateLimited, wait, "This account has reached its limit of %s a minute.",
+			text.Count(perMinute, "job"))
 	}
 	for _, e := range entries {
 		for i, one := range e.asking {

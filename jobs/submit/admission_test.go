@@ -242,7 +242,8 @@ func TestOverload(t *testing.T) {
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, batch)
 		require.NoError(t, err)
 		_, fence := s.Lease(t, worker)
-		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: models.Progress{Percent: 1, Phase: models.PhaseRendering}})
+		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence,
+			lease.ProgressReport{Progress: models.Progress{Percent: 1, Phase: models.PhaseRendering}})
 		require.NoError(t, err)
 		submit := func(yielding string) (*models.Job, error) {
 			s.Exec(t, "UPDATE pools SET yielding_tiers = ?::text[]", yielding)

@@ -302,7 +302,8 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	}
 	waits := change.ReckonDependencies(parents)
 	if waits.Failed != nil && one.in.node != nil {
-		return apierror.Invalid("dependsOn", "Job %s, on which it depends, is %s: retry that job first, or let the node CONTINUE.", waits.Failed.ID, waits.Failed.Status)
+		return apierror.Invalid("dependsOn", "Job %s, on which it depends, is %s: retry that job first, or let the node CONTINUE.",
+			waits.Failed.ID, waits.Failed.Status)
 	}
 	waits.Fetch = len(inputs.Remotes(one.files)) > 0
 	c := &change.Change{Tx: b.start.Tx, Now: b.start.Now, Job: job}

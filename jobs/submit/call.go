@@ -118,7 +118,8 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
 	}
-	if call.graph != nil || call.video() != nil || call.set[0].in.continues != "" { // equal requests, in any process, run one by one: no batch waits for them
+	// equal requests, in any process, run one by one: no batch waits for them
+	if call.graph != nil || call.video() != nil || call.set[0].in.continues != "" {
 		return s.writeRead(ctx, []*submitCall{call})
 	}
 	if s.plain(call) {
@@ -137,7 +138,8 @@ func (s *Submitter) plain(call *submitCall) bool {
 	}
 	one := &call.set[0]
 	in := &one.in
-	return len(in.DependsOn) == 0 && len(one.files) == 0 && len(one.values) == 0 && in.CallbackURL == "" && in.RunAt == nil && in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
+	return len(in.DependsOn) == 0 && len(one.files) == 0 && len(one.values) == 0 && in.CallbackURL == "" && in.RunAt == nil &&
+		in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 

@@ -37,7 +37,8 @@ func leased(t testing.TB, s *jobstest.Stack, w jobs.Principal) *lease.Lease {
 func said(t testing.TB, s *jobstest.Stack, id models.JobID) map[string]any {
 	t.Helper()
 	var payload string
-	require.NoError(t, s.DB.NewRaw("SELECT payload::text FROM job_events WHERE job_id = ? ORDER BY seq DESC LIMIT 1", id).Scan(t.Context(), &payload))
+	require.NoError(t, s.DB.NewRaw("SELECT payload::text FROM job_events WHERE job_id = ? ORDER BY seq DESC LIMIT 1", id).Scan(t.Context(),
+		&payload))
 	var found map[string]any
 	require.NoError(t, json.Unmarshal([]byte(payload), &found))
 	return found
@@ -92,7 +93,8 @@ func TestBearNothingInTheWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := jobstest.New(t)
-			spot, safe, dear := costs(t, s, "spot", models.CapacitySpot, 1), costs(t, s, "safe", models.CapacityOnDemand, 2), costs(t, s, "dear", models.CapacityOnDemand, 3)
+			spot, safe, dear := costs(t, s, "spot", models.CapacitySpot, 1), costs(t, s, "safe", models.CapacityOnDemand, 2),
+				costs(t, s, "dear", models.CapacityOnDemand, 3)
 			var all []submit.Submission
 			for i := range 200 { // none of them is for the spot worker
 				in := jobstest.Submission()
@@ -141,7 +143,8 @@ func TestFinishBy(t *testing.T) {
 		late()
 		require.Equal(t, 1, jobstest.Together(t, 4, s.Releaser.Slack))
 
-		require.Equal(t, map[string]any{"lane": "ENTERPRISE", "capacity": "ON_DEMAND", "reason": "moved to on-demand capacity: its finishBy leaves no slack"}, said(t, s, job.ID))
+		require.Equal(t, map[string]any{"lane": "ENTERPRISE", "capacity": "ON_DEMAND",
+			"reason": "moved to on-demand capacity: its finishBy leaves no slack"}, said(t, s, job.ID))
 		require.Nil(t, leased(t, s, spot))
 		s.RequireRows(t)
 		_, err := s.Fleet.TerminateWorker(t.Context(), s.Admin, safe.WorkerID)
@@ -219,7 +222,8 @@ func TestFinishBy(t *testing.T) {
 		waits, next := jobstest.SubmitWith(t, s, in(time.Hour)), jobstest.SubmitWith(t, s, func(*submit.Submission) {})
 		require.Equal(t, next.ID, leased(t, s, other).Job.ID, "it is not in the way")
 		require.Equal(t, waits.ID, leased(t, s, free).Job.ID)
-		require.True(t, jobstest.SubmitWith(t, s, func(j *submit.Submission) { in(time.Hour)(j); j.MaxPreemptions = new(0) }).Needs == "on-demand")
+		require.True(t, jobstest.SubmitWith(t, s,
+			func(j *submit.Submission) { in(time.Hour)(j); j.MaxPreemptions = new(0) }).Needs == "on-demand")
 		s.RequireInvariants(t)
 	})
 

@@ -25,8 +25,9 @@ func TestSubmission_IsCopied(t *testing.T) {
 		return new(time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC).Add(hours * time.Hour))
 	}
 	in := Submission{
-		Model: card.Name, Type: card.Type, Prompt: "fog", Params: []byte(`{"seed": 1}`), Tier: models.TierPro, Region: "r", CallbackURL: "https://example.com",
-		RunAt: at(1), ExpiresAt: at(2), FinishBy: at(3), DependsOn: []models.JobID{"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"},
+		Model: card.Name, Type: card.Type, Prompt: "fog", Params: []byte(`{"seed": 1}`), Tier: models.TierPro, Region: "r",
+		CallbackURL: "https://example.com",
+		RunAt:       at(1), ExpiresAt: at(2), FinishBy: at(3), DependsOn: []models.JobID{"job_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"},
 	}
 	accepted := func(t *testing.T, in Submission) submission {
 		if in.Prompt == "" {

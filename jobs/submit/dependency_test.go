@@ -56,7 +56,8 @@ func TestDependsOn(t *testing.T) {
 		require.Equal(t, models.JobFailed, doomed.Status)
 		require.Equal(t, models.FailDependency, doomed.FailureClass)
 		require.Contains(t, doomed.FailureReason, gone.ID)
-		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventDeadLettered, models.EventFailed}, jobstest.EventTypes(t, s, doomed.ID))
+		require.Equal(t, []models.JobEventType{models.EventBlocked, models.EventDeadLettered, models.EventFailed},
+			jobstest.EventTypes(t, s, doomed.ID))
 		s.RequireInvariants(t)
 	})
 
@@ -190,7 +191,8 @@ func TestDependsOn(t *testing.T) {
 			var racing sync.WaitGroup
 			for i := range children {
 				racing.Go(func() {
-					children[i], _, errs[i] = jobstest.TrySubmit(context.Background(), s, func(in *submit.Submission) { in.DependsOn = []models.JobID{parent.ID} })
+					children[i], _, errs[i] = jobstest.TrySubmit(context.Background(), s,
+						func(in *submit.Submission) { in.DependsOn = []models.JobID{parent.ID} })
 				})
 			}
 			racing.Go(func() {
@@ -247,7 +249,8 @@ func TestDependsOn(t *testing.T) {
 		many := slices.Repeat([]models.JobID{own.ID}, 101)
 		before := s.Dump(t)
 
-		for _, on := range [][]models.JobID{{foreign.ID}, {own.ID, foreign.ID}, {models.NewJobID()}, {"job_nonsense"}, {""}, {models.JobID(s.Account.ID)}} {
+		for _, on := range [][]models.JobID{{foreign.ID}, {own.ID, foreign.ID}, {models.NewJobID()}, {"job_nonsense"}, {""},
+			{models.JobID(s.Account.ID)}} {
 			_, _, err := jobstest.TrySubmit(t.Context(), s, func(in *submit.Submission) { in.DependsOn = on })
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
@@ -271,9 +274,12 @@ func TestSubmitConditions(t *testing.T) {
 			field  string
 			change func(*submit.Submission)
 		}{
-			"an expiry in the past":       {"expiresAt", func(in *submit.Submission) { in.ExpiresAt = new(now.Add(-time.Second)) }},
-			"an expiry in the year 10000": {"expiresAt", func(in *submit.Submission) { in.ExpiresAt = new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)) }},
-			"a start two years ahead":     {"runAt", func(in *submit.Submission) { in.RunAt = new(now.AddDate(2, 0, 0)) }},
+			"an expiry in the past": {"expiresAt", func(in *submit.Submission) { in.ExpiresAt = new(now.Add(-time.Second)) }},
+			"an expiry in the year 10000": {"expiresAt", func(in *submit.Submission) {
+				in.ExpiresAt = new(time.Date(10000, 1, 1, 0, 0, 0, 0,
+					time.UTC))
+			}},
+			"a start two years ahead": {"runAt", func(in *submit.Submission) { in.RunAt = new(now.AddDate(2, 0, 0)) }},
 			"an expiry before the start": {"expiresAt", func(in *submit.Submission) {
 				in.RunAt, in.ExpiresAt = new(now.Add(time.Hour)), new(now.Add(time.Minute))
 			}},
@@ -283,8 +289,10 @@ func TestSubmitConditions(t *testing.T) {
 			}},
 			"a demand without a region":  {"requireRegion", func(in *submit.Submission) { in.RequireRegion = true }},
 			"a region with a line break": {"region", func(in *submit.Submission) { in.Region = "eu\nwest" }},
-			"a delay of zero":            {"retry.initialDelaySeconds", func(in *submit.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
-			"a delay of two days":        {"retry.maxDelaySeconds", func(in *submit.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
+			"a delay of zero": {"retry.initialDelaySeconds",
+				func(in *submit.Submission) { in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(0.0)} }},
+			"a delay of two days": {"retry.maxDelaySeconds",
+				func(in *submit.Submission) { in.Retry = &models.RetryPolicy{MaxDelaySeconds: new(172800.0)} }},
 			"a maximum below the minimum": {"retry.maxDelaySeconds", func(in *submit.Submission) {
 				in.Retry = &models.RetryPolicy{InitialDelaySeconds: new(9.0), MaxDelaySeconds: new(8.0)}
 			}},

@@ -166,7 +166,8 @@ func (s *Submitter) continuation(ctx context.Context, p jobs.Principal, draft *m
 	}
 	job := continued(draft, model)
 	job.ID, job.CreatedBy = models.NewJobID(), p.KeyID
-	one := submission{asked: job, inherits: len(model.Inputs(draft.Params)), in: Submission{Prompt: prompt, CallbackURL: draft.CallbackURL, continues: draft.ID}}
+	one := submission{asked: job, inherits: len(model.Inputs(draft.Params)), in: Submission{Prompt: prompt, CallbackURL: draft.CallbackURL,
+		continues: draft.ID}}
 	return &submitCall{account: draft.AccountID, by: p, set: []submission{one}}, nil
 }
 

@@ -45,7 +45,8 @@ func (s *Submitter) Estimate(ctx context.Context, p jobs.Principal, in Submissio
 	guess, _ := s.Admission.Estimates.Submit(job, account)
 	guess.Position = max(guess.Position, 1)
 	if ahead := job.RunAt.Sub(now).Seconds(); ahead > 0 && guess.WaitSeconds != nil {
-		guess.WaitSeconds, guess.WaitSecondsP90 = new(estimate.Rounded(*guess.WaitSeconds+ahead)), new(estimate.Rounded(*guess.WaitSecondsP90+ahead))
+		guess.WaitSeconds, guess.WaitSecondsP90 = new(estimate.Rounded(*guess.WaitSeconds+ahead)),
+			new(estimate.Rounded(*guess.WaitSecondsP90+ahead))
 	}
 	return &guess, nil
 }

@@ -56,7 +56,8 @@ func TestSubmitMany(t *testing.T) {
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, dead.ID)
 		require.NoError(t, err)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), models.RoleClient)
-		others, _, err := s.Submitter.Submit(t.Context(), stranger, submit.Submission{Model: "testcard", Prompt: "theirs", IdempotencyKey: new("k")})
+		others, _, err := s.Submitter.Submit(t.Context(), stranger, submit.Submission{Model: "testcard", Prompt: "theirs",
+			IdempotencyKey: new("k")})
 		require.NoError(t, err)
 		in := func(change func(*submit.Submission)) submit.Submission {
 			in := submit.Submission{Model: "testcard", Prompt: "fog"}
@@ -306,7 +307,8 @@ func TestSubmits(t *testing.T) {
 		var calls sync.WaitGroup
 		for retry := range tries {
 			calls.Go(func() {
-				video, _, err := s.Videos.Create(t.Context(), s.Client, jobstest.Submission(), submit.VideoRequest{Digest: make([]byte, 32), Retry: retry})
+				video, _, err := s.Videos.Create(t.Context(), s.Client, jobstest.Submission(), submit.VideoRequest{Digest: make([]byte, 32),
+					Retry: retry})
 				require.NoError(t, err)
 				ids[retry] = video.ID
 			})

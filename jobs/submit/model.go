@@ -57,7 +57,8 @@ func refusedBy(model *catalogue.Model, asked string, err error) error {
 		return err
 	}
 	said := *e
-	said.Message = fmt.Sprintf("The model %s, which a job of the alias %s can get, refuses it: %s", model.Name, text.Clip(asked, 64), e.Message)
+	said.Message = fmt.Sprintf("The model %s, which a job of the alias %s can get, refuses it: %s", model.Name, text.Clip(asked, 64),
+		e.Message)
 	return &said
 }
 

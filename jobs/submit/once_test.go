@@ -70,7 +70,8 @@ func TestAtMostOnce(t *testing.T) {
 			if c.reason == "" {
 				require.Equal(t, "it broke.", failed.FailureReason, name)
 			} else {
-				require.Equal(t, c.reason+". The job is atMostOnce and may have started, so it is not repeated; retryJob runs it again.", failed.FailureReason, name)
+				require.Equal(t, c.reason+". The job is atMostOnce and may have started, so it is not repeated; retryJob runs it again.",
+					failed.FailureReason, name)
 			}
 			if run == 2 {
 				break

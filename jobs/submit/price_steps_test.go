@@ -12,7 +12,8 @@ func TestPriceSteps(t *testing.T) {
 
 	var s priceSteps
 	require.Nil(t, s.at(nil))
-	for limit, step := range map[float64]float64{0: 0, 2: 2, 2.57: 2.57, 2.579: 2.57, 0.2999: 0.299, 1234.5: 1230, 10_000: 10_000, 0.1 + 0.2: 0.3, 5e-324: 5e-324} {
+	for limit, step := range map[float64]float64{0: 0, 2: 2, 2.57: 2.57, 2.579: 2.57, 0.2999: 0.299, 1234.5: 1230, 10_000: 10_000, 0.1 +
+		0.2: 0.3, 5e-324: 5e-324} {
 		require.Equal(t, step, *s.at(&limit), "%g: rounded down, to three digits", limit)
 	}
 

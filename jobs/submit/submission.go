@@ -221,7 +221,8 @@ func (in *Submission) validLimits() error {
 	case in.MaxAttempts != nil && (*in.MaxAttempts < 1 || *in.MaxAttempts > maxMaxAttempts):
 		return apierror.Invalid("maxAttempts", "maxAttempts must be from 1 to %d; it is %d.", maxMaxAttempts, *in.MaxAttempts)
 	case in.AtMostOnce && in.MaxAttempts != nil && *in.MaxAttempts > 1:
-		return apierror.Invalid("maxAttempts", "maxAttempts is %d, but a job with atMostOnce has one attempt: leave out one of them.", *in.MaxAttempts)
+		return apierror.Invalid("maxAttempts", "maxAttempts is %d, but a job with atMostOnce has one attempt: leave out one of them.",
+			*in.MaxAttempts)
 	case in.AtMostOnce && in.Retry != nil:
 		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
 	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):

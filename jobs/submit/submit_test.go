@@ -98,30 +98,32 @@ func TestSubmit(t *testing.T) {
 			"done before the start": {"finishBy", func(in *submit.Submission) {
 				in.FinishBy, in.RunAt = new(time.Now().Add(time.Minute)), new(time.Now().Add(time.Hour))
 			}},
-			"no time":                     {"timeoutSeconds", func(in *submit.Submission) { in.TimeoutSeconds = new(0) }},
-			"more than 5 h":               {"timeoutSeconds", func(in *submit.Submission) { in.TimeoutSeconds = new(5*60*60 + 1) }},
-			"empty key":                   {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new("") }},
-			"key of 256 characters":       {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new(strings.Repeat("k", 256)) }},
-			"key with a control":          {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new("a\nb") }},
-			"user id of 256 characters":   {"userId", func(in *submit.Submission) { in.UserID = strings.Repeat("u", 256) }},
-			"user id with NUL":            {"userId", func(in *submit.Submission) { in.UserID = "a\x00" }},
-			"metadata that is a list":     {"metadata", metadata(`[1]`)},
-			"metadata that is text":       {"metadata", metadata(`"a"`)},
-			"metadata that is not JSON":   {"metadata", metadata(`{`)},
-			"metadata of 17 kB":           {"metadata", metadata(`{"a": "` + strings.Repeat("x", 17<<10) + `"}`)},
-			"metadata of 65 keys":         {"metadata", metadata("{" + strings.Join(keys, ",") + "}")},
-			"metadata with NUL":           {"metadata.a", metadata(`{"a": "\u0000"}`)},
-			"metadata with a NUL name":    {"metadata", metadata(`{"\u0000": 1}`)},
-			"metadata with 1e400000":      {"metadata.a", metadata(`{"a": 1e400000}`)},
-			"metadata with 1e-400000":     {"metadata.a", metadata(`{"a": 1e-400000}`)},
-			"metadata of 65 keys, inside": {"metadata", metadata(`{"a": {` + strings.Join(keys[1:33], ",") + `}, "b": [{` + strings.Join(keys[33:], ",") + `}]}`)},
-			"metadata with a long key":    {"metadata.a.0", metadata(`{"a": [{"` + strings.Repeat("k", 129) + `": 1}]}`)},
-			"metadata with a long text":   {"metadata.a.0", metadata(`{"a": ["` + strings.Repeat("x", 4097) + `"]}`)},
-			"metadata nested 6 deep":      {"metadata.a.b.c.d.e", metadata(`{"a": {"b": {"c": {"d": {"e": {}}}}}}`)},
-			"metadata with lists in it":   {"metadata.a.0.0.0.0", metadata(`{"a": [[[[[]]]]]}`)},
-			"metadata with __proto__":     {"metadata.a.__proto__", metadata(`{"a": {"__proto__": {"isAdmin": true}}}`)},
-			"metadata with \\u005f":       {"metadata.__proto__", metadata(`{"\u005f_proto__": 1}`)},
-			"metadata nested 7,000 deep":  {"metadata.a" + strings.Repeat(".0", 59) + "…", metadata(`{"a": ` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`)},
+			"no time":                   {"timeoutSeconds", func(in *submit.Submission) { in.TimeoutSeconds = new(0) }},
+			"more than 5 h":             {"timeoutSeconds", func(in *submit.Submission) { in.TimeoutSeconds = new(5*60*60 + 1) }},
+			"empty key":                 {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new("") }},
+			"key of 256 characters":     {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new(strings.Repeat("k", 256)) }},
+			"key with a control":        {"idempotencyKey", func(in *submit.Submission) { in.IdempotencyKey = new("a\nb") }},
+			"user id of 256 characters": {"userId", func(in *submit.Submission) { in.UserID = strings.Repeat("u", 256) }},
+			"user id with NUL":          {"userId", func(in *submit.Submission) { in.UserID = "a\x00" }},
+			"metadata that is a list":   {"metadata", metadata(`[1]`)},
+			"metadata that is text":     {"metadata", metadata(`"a"`)},
+			"metadata that is not JSON": {"metadata", metadata(`{`)},
+			"metadata of 17 kB":         {"metadata", metadata(`{"a": "` + strings.Repeat("x", 17<<10) + `"}`)},
+			"metadata of 65 keys":       {"metadata", metadata("{" + strings.Join(keys, ",") + "}")},
+			"metadata with NUL":         {"metadata.a", metadata(`{"a": "\u0000"}`)},
+			"metadata with a NUL name":  {"metadata", metadata(`{"\u0000": 1}`)},
+			"metadata with 1e400000":    {"metadata.a", metadata(`{"a": 1e400000}`)},
+			"metadata with 1e-400000":   {"metadata.a", metadata(`{"a": 1e-400000}`)},
+			"metadata of 65 keys, inside": {"metadata", metadata(`{"a": {` + strings.Join(keys[1:33], ",") + `}, "b": [{` +
+				strings.Join(keys[33:], ",") + `}]}`)},
+			"metadata with a long key":  {"metadata.a.0", metadata(`{"a": [{"` + strings.Repeat("k", 129) + `": 1}]}`)},
+			"metadata with a long text": {"metadata.a.0", metadata(`{"a": ["` + strings.Repeat("x", 4097) + `"]}`)},
+			"metadata nested 6 deep":    {"metadata.a.b.c.d.e", metadata(`{"a": {"b": {"c": {"d": {"e": {}}}}}}`)},
+			"metadata with lists in it": {"metadata.a.0.0.0.0", metadata(`{"a": [[[[[]]]]]}`)},
+			"metadata with __proto__":   {"metadata.a.__proto__", metadata(`{"a": {"__proto__": {"isAdmin": true}}}`)},
+			"metadata with \\u005f":     {"metadata.__proto__", metadata(`{"\u005f_proto__": 1}`)},
+			"metadata nested 7,000 deep": {"metadata.a" + strings.Repeat(".0", 59) + "…",
+				metadata(`{"a": ` + strings.Repeat("[", 7000) + strings.Repeat("]", 7000) + `}`)},
 		} {
 			in := jobstest.Submission()
 			c.spoil(&in)
@@ -149,7 +151,8 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, 60.0*600*1.5+1, stored.EstimatedGPUSeconds)
 		require.Equal(t, 5*60*60, stored.TimeoutSeconds)
 		for param, most := range map[string]string{"durationSeconds": "60", "fps": "60", "pace": "600", "seed": "9007199254740992"} {
-			for _, beyond := range []string{"9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551616", "1e308", "1.7976931348623157e308"} {
+			for _, beyond := range []string{"9007199254740993", "9223372036854775807", "9223372036854775808", "18446744073709551616", "1e308",
+				"1.7976931348623157e308"} {
 				in.Params = json.RawMessage(`{"` + param + `": ` + beyond + `}`)
 
 				_, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
@@ -201,7 +204,8 @@ func TestSubmit(t *testing.T) {
 
 		s := jobstest.New(t)
 		in := jobstest.Submission()
-		in.Prompt = "<script>alert(1)</script> \u202e \ufeff =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) + " क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
+		in.Prompt = "<script>alert(1)</script> \u202e \ufeff =cmd() {{.}} \x1b[31m\r\n e" + strings.Repeat("\u0301", 30) +
+			" क्षि \U0001F468\u200D\U0001F469\uFE0F " + strings.Repeat("é", 9_800)
 		in.Metadata = json.RawMessage(`{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ud800", "big": 12345678901234567890}`)
 		in.UserID = strings.Repeat("ü", 255)
 		in.IdempotencyKey = new(strings.Repeat("k", 255))
@@ -231,7 +235,8 @@ func TestSubmit(t *testing.T) {
 		require.Equal(t, models.JobQueued, stored.Status)
 		require.Equal(t, models.TierEnterprise, stored.Lane)
 		require.Equal(t, 5, stored.MaxAttempts)
-		require.JSONEq(t, `{"durationSeconds": 4, "resolution": "480p", "aspectRatio": "16:9", "fps": 24, "seed": 0, "pace": 1}`, string(stored.Params))
+		require.JSONEq(t, `{"durationSeconds": 4, "resolution": "480p", "aspectRatio": "16:9", "fps": 24, "seed": 0, "pace": 1}`,
+			string(stored.Params))
 		require.Equal(t, []models.JobEventType{models.EventQueued}, jobstest.EventTypes(t, s, job.ID))
 		s.RequireInvariants(t)
 	})

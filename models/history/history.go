@@ -105,7 +105,8 @@ var written = []string{
 	`DROP TABLE made`,
 }
 
-var tables = []string{"jobs", "job_words", "job_attempts", "artifacts", "dead_letters", "webhook_events", "webhook_deliveries", "videos", "audit_log"}
+var tables = []string{"jobs", "job_words", "job_attempts", "artifacts", "dead_letters", "webhook_events", "webhook_deliveries", "videos",
+	"audit_log"}
 
 // Write fills a new database with n jobs of many kinds and their rows. The newest is a minute
 // old, and they are a second apart. It calls progress as jobs are written, and then as indexes
@@ -136,7 +137,8 @@ func Write(ctx context.Context, conn bun.Conn, n int, progress func(what string,
 		}
 		progress("indexes", i+1, len(indexes))
 	}
-	for _, query := range []string{"VACUUM (ANALYZE) " + strings.Join(tables, ", "), fmt.Sprintf("COMMENT ON TABLE jobs IS 'history of %d'", n)} {
+	for _, query := range []string{"VACUUM (ANALYZE) " + strings.Join(tables, ", "), fmt.Sprintf("COMMENT ON TABLE jobs IS 'history of %d'",
+		n)} {
 		if _, err := conn.ExecContext(ctx, query); err != nil {
 			return fmt.Errorf("%s: %w", query, err)
 		}

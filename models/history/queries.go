@@ -71,7 +71,8 @@ func deadLetterQueries(deep models.JobID) (all []Query) {
 	const fingerprint = "f2621659785dd90a"
 	operators := []models.Audience{models.AudienceOperator}
 	for name, f := range map[string]models.DeadLetterFilter{
-		"nothing": {}, "of operators": {Audience: operators}, "fingerprint": {Fingerprint: fingerprint}, "fingerprint, unknown": {Fingerprint: "none"},
+		"nothing": {}, "of operators": {Audience: operators}, "fingerprint": {Fingerprint: fingerprint},
+		"fingerprint, unknown":    {Fingerprint: "none"},
 		"failure class, frequent": {FailureClass: models.FailTimeout}, "failure class, rare": {FailureClass: models.FailPoison},
 		"failure class, none": {FailureClass: models.FailBudget}, "model, unknown": {Model: "none"}, "provider": {Provider: "p2"},
 		"provider, unknown": {Provider: "none"}, "class and model that never meet": {FailureClass: models.FailPoison, Model: "beta"},
@@ -93,16 +94,18 @@ func deadLetterQueries(deep models.JobID) (all []Query) {
 			return models.GroupDeadLetters(ctx, db, models.DeadLetterFilter{Resolved: resolved, Audience: operators}, 500)
 		})})
 	}
-	return append(all, Query{"dead letters, open", "statistics", "figures", run(func(ctx context.Context, db bun.IDB) (*models.DeadLetterStats, error) {
-		return models.CountOpenDeadLetters(ctx, db, operators)
-	})})
+	return append(all, Query{"dead letters, open", "statistics", "figures",
+		run(func(ctx context.Context, db bun.IDB) (*models.DeadLetterStats, error) {
+			return models.CountOpenDeadLetters(ctx, db, operators)
+		})})
 }
 
 func webhookQueries(deep models.JobID) (all []Query) {
 	for name, f := range map[string]models.WebhookDeliveryFilter{
 		"account": {AccountID: Big}, "account, failed": {AccountID: Big, FailedOnly: true},
 		"account of few, failed": {AccountID: few, FailedOnly: true},
-		"endpoint":               {AccountID: Big, EndpointID: Endpoint}, "endpoint, failed": {AccountID: Big, EndpointID: Endpoint, FailedOnly: true},
+		"endpoint":               {AccountID: Big, EndpointID: Endpoint}, "endpoint, failed": {AccountID: Big, EndpointID: Endpoint,
+			FailedOnly: true},
 		"endpoint, unknown": {AccountID: Big, EndpointID: models.NewWebhookEndpointID()},
 		"job":               {AccountID: Big, JobID: deep}, "job, unknown": {AccountID: Big, JobID: models.NewJobID()},
 		"everybody's, failed": {FailedOnly: true}, "everybody's": {},
@@ -120,7 +123,8 @@ func webhookQueries(deep models.JobID) (all []Query) {
 // order match.
 func orderQueries(deep models.JobID) (all []Query) {
 	for name, f := range map[string]models.JobFilter{
-		"nothing": {}, "account": {AccountID: Big}, "model, unknown": {Model: "none"}, "word, unknown": {Terms: models.JobTerms{Words: []models.Word{{Text: "none"}}}},
+		"nothing": {}, "account": {AccountID: Big}, "model, unknown": {Model: "none"},
+		"word, unknown":                  {Terms: models.JobTerms{Words: []models.Word{{Text: "none"}}}},
 		"user and class that never meet": {UserID: "crowd", FailureClass: []models.FailureClass{models.FailBudget}},
 	} {
 		for _, order := range models.JobOrders {
@@ -154,7 +158,10 @@ func otherQueries(deep models.JobID) (all []Query) {
 	}
 	all = append(all, pageQueries(deep)...)
 	return append(all,
-		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.QueueCount, error) { return models.CountQueues(ctx, db) })},
+		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.QueueCount,
+			error) {
+			return models.CountQueues(ctx, db)
+		})},
 		Query{"queues", "one", "figures", run(func(ctx context.Context, db bun.IDB) (*models.QueueCount, error) {
 			return models.CountQueue(ctx, db, models.TierPro, "beta")
 		})},
@@ -168,14 +175,18 @@ func otherQueries(deep models.JobID) (all []Query) {
 func pageQueries(deep models.JobID) (all []Query) {
 	for name, f := range map[string]models.JobFilter{
 		"pool, unknown": {Terms: models.JobTerms{Pools: []string{"none"}}}, "zone, unknown": {Terms: models.JobTerms{Zones: []string{"none"}}},
-		"checkpoint": {Terms: models.JobTerms{CheckpointOver: 10 * time.Minute}}, "bulk operation, unknown": {Terms: models.JobTerms{BulkID: models.NewBulkID()}},
-		"user, frequent": {UserID: "crowd"}, "word, frequent": {Terms: models.JobTerms{Words: []models.Word{{Text: "prod"}}}},
+		"checkpoint":              {Terms: models.JobTerms{CheckpointOver: 10 * time.Minute}},
+		"bulk operation, unknown": {Terms: models.JobTerms{BulkID: models.NewBulkID()}},
+		"user, frequent":          {UserID: "crowd"}, "word, frequent": {Terms: models.JobTerms{Words: []models.Word{{Text: "prod"}}}},
 	} {
 		all = append(all,
 			Query{"jobs, everybody's", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
 				return models.ListJobs(ctx, db, f, "", page)
 			})},
-			Query{"jobs, everybody's", name, "count", run(func(ctx context.Context, db bun.IDB) (int, error) { return models.CountJobs(ctx, db, f, counted) })},
+			Query{"jobs, everybody's", name, "count", run(func(ctx context.Context, db bun.IDB) (int,
+				error) {
+				return models.CountJobs(ctx, db, f, counted)
+			})},
 			Query{"jobs, everybody's, by status", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.StatusCounts, error) {
 				return models.CountFacets(ctx, db, f, 2_000)
 			})})

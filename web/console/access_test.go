@@ -84,7 +84,8 @@ func TestForms(t *testing.T) {
 				if page == "access/login.templ" {
 					continue // there is no session yet
 				}
-				require.Regexp(t, `^\s*@(shell\.)?FormToken\(\)`, string(text[at[1]:]), "%s: %s needs @shell.FormToken() as its first child", page, text[at[0]:at[1]])
+				require.Regexp(t, `^\s*@(shell\.)?FormToken\(\)`, string(text[at[1]:]), "%s: %s needs @shell.FormToken() as its first child", page,
+					text[at[0]:at[1]])
 			}
 		}
 	})

@@ -116,11 +116,13 @@ func TestAuditPage(t *testing.T) {
 
 	got := b.get(t, "/audit?action=updateAccount").Body
 	require.Regexp(t, `<span class="quiet">max running:</span>\s+200 → 5`, got)
-	require.Regexp(t, `(?s)<a href="/accounts/`+string(b.Account.ID)+`/edit">client</a>.*href="/audit\?action=updateAccount&amp;target=`+string(b.Account.ID)+`"`, got, "by name, with the id beside it")
+	require.Regexp(t, `(?s)<a href="/accounts/`+string(b.Account.ID)+`/edit">client</a>.*href="/audit\?action=updateAccount&amp;target=`+
+		string(b.Account.ID)+`"`, got, "by name, with the id beside it")
 	require.Regexp(t, `(?s)<summary class="quiet">JSON</summary>\s*<pre class="payload">\{`, got, "JSON is folded")
 	_, _, err = b.Keys.Create(t.Context(), b.Admin, auth.NewKey{AccountID: b.Account.ID, Role: models.RoleClient, Name: "ci"})
 	require.NoError(t, err)
-	require.Regexp(t, `(?s)>account:</span>\s+client \(<a class="id" title="`+string(b.Account.ID)+`" href="/accounts/`+string(b.Account.ID)+`/edit">acc…[0-9a-f]{8}</a>\)`, b.get(t, "/audit?action=createApiKey").Body)
+	require.Regexp(t, `(?s)>account:</span>\s+client \(<a class="id" title="`+string(b.Account.ID)+`" href="/accounts/`+string(b.Account.ID)+
+		`/edit">acc…[0-9a-f]{8}</a>\)`, b.get(t, "/audit?action=createApiKey").Body)
 	require.NotContains(t, got, "pauseQueue</a>")
 	first := b.get(t, "/audit?action=pauseQueue&actor=test+ADMIN")
 	require.NotContains(t, first.Body, "<script>alert")

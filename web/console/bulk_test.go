@@ -102,7 +102,8 @@ func TestBulkNew(t *testing.T) {
 		page := b.get(t, "/bulk/new?action=SET_PRIORITY&id="+job.ID.UUID())
 		require.Contains(t, page.Body, "<h1>Set the priority of 1 job?</h1>")
 		form := hidden(page.Body)
-		for typed, says := range map[string]string{"": "SET_PRIORITY needs the priority", "<b>": "&#34;&lt;b&gt;&#34; is not a whole number", "101": "from -100 to 100"} {
+		for typed, says := range map[string]string{"": "SET_PRIORITY needs the priority", "<b>": "&#34;&lt;b&gt;&#34; is not a whole number",
+			"101": "from -100 to 100"} {
 			form.Set("newPriority", typed)
 			refused := b.post(t, "/bulk/new", form)
 			require.Equal(t, http.StatusUnprocessableEntity, refused.Status)
@@ -150,7 +151,8 @@ func TestBulkShow(t *testing.T) {
 		page := "/bulk/" + string(theBulk(t, b).ID)
 
 		for _, step := range []struct{ verb, badge, told string }{
-			{"pause", "paused", "Paused after"}, {"resume", "running", "Resumed."}, {"cancel", "cancelled", "Cancelled after"}, {"pause", "cancelled", "already finished"},
+			{"pause", "paused", "Paused after"}, {"resume", "running", "Resumed."}, {"cancel", "cancelled", "Cancelled after"},
+			{"pause", "cancelled", "already finished"},
 		} {
 			got := b.post(t, page+"/"+step.verb, nil)
 			require.Equal(t, page, got.Header.Get("Location"), step.verb)
@@ -189,7 +191,8 @@ func TestJobExport(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		_, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a secret place", UserID: `=cmd|' /C calc'!A1`, IdempotencyKey: new("-1+2, \"x\"")})
+		_, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a secret place",
+			UserID: `=cmd|' /C calc'!A1`, IdempotencyKey: new("-1+2, \"x\"")})
 		require.NoError(t, err)
 		cancelled := b.Submit(t)
 		_, err = b.Canceller.Cancel(t.Context(), b.Client, cancelled.ID)

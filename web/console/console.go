@@ -107,9 +107,11 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 	charts := trends.NewReader(config.Reader)
 	return slices.Concat(
 		pages.Routes(),
-		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader, Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
+		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader,
+			Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
 		overview.Routes(pages, overview.Config{Reader: config.Reader, Alerts: config.Alerts}, charts),
-		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller, Deleter: config.Deleter, Operator: config.Operator, Letters: config.DeadLetters, Retrier: config.Retrier, Logs: config.Logs}),
+		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller,
+			Deleter: config.Deleter, Operator: config.Operator, Letters: config.DeadLetters, Retrier: config.Retrier, Logs: config.Logs}),
 		bulkops.Routes(pages, bulkops.Config{Bulk: config.Bulk}),
 		deadletters.Routes(pages, deadletters.Config{Reader: config.Reader, Letters: config.DeadLetters, Bulk: config.Bulk}),
 		schedules.Routes(pages, schedules.Config{Reader: config.Reader, Schedules: config.Schedules}),
@@ -121,7 +123,8 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 		alerts.Routes(pages, alerts.Config{Reader: config.Reader, Alerts: config.Alerts}),
 		webhooks.Routes(pages, webhooks.Config{Reader: config.Reader, Webhooks: config.Webhooks}),
 		changes.Routes(pages, changes.Config{Reader: config.Reader}),
-		system.Routes(pages, system.Config{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine, Redis: config.Redis}),
+		system.Routes(pages, system.Config{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine,
+			Redis: config.Redis}),
 		apidocs.Routes(pages, apidocs.Config{OpenAPI: config.OpenAPI}),
 	)
 }

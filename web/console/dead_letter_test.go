@@ -56,7 +56,8 @@ func TestDeadLetterList(t *testing.T) {
 
 	require.Equal(t, first.Fingerprint, last.Fingerprint)
 	require.Regexp(t, `(?s)aria-current="page">Operators must act <span class="count">3</span>.*Caused by customers, and cascades <span class="count">1</span>`, got)
-	require.Regexp(t, `(?s)<tr id="cause-`+last.Fingerprint+`"><td class="num" data-label="Jobs"><strong>3</strong>.*?the key 19 is refused &lt;script&gt;.*?unauthorized.*?host-&lt;b&gt;7</a>.*?one host`, got)
+	require.Regexp(t, `(?s)<tr id="cause-`+last.Fingerprint+
+		`"><td class="num" data-label="Jobs"><strong>3</strong>.*?the key 19 is refused &lt;script&gt;.*?unauthorized.*?host-&lt;b&gt;7</a>.*?one host`, got)
 	require.NotContains(t, got, "the customer&#39;s own", "an operator need not act")
 	require.NotContains(t, got, "<script>alert")
 	require.Contains(t, b.get(t, "/dead-letters?audience=customer").Body, "the customer&#39;s own")

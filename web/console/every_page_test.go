@@ -22,8 +22,11 @@ import (
 // with /live, are none either.
 var noPages = map[string]string{
 	"/login/sso": "leads to the provider", "/login/sso/callback": "is the page of the login, or leads on",
-	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page", "/": "the error page",
-	"/overview/charts": "a part of the overview", "/heatmap/charts": "a part of a page", "/queues/charts": "a part of a page", "/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data", "/jobs/{id}/raw": "data",
+	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page",
+	"/":                "the error page",
+	"/overview/charts": "a part of the overview", "/heatmap/charts": "a part of a page", "/queues/charts": "a part of a page",
+	"/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data",
+	"/jobs/{id}/raw":         "data",
 	"/jobs/{id}/events.json": "data",
 	"/jobs/{id}/video":       "leads to the file", "/artifacts/{id}": "leads to the file",
 }
@@ -73,11 +76,16 @@ const reversed = `(() => {
 
 // strangersFill lists the columns of text that strangers fill, beside what the seeds enter.
 var strangersFill = map[string][]string{
-	"accounts": {"name"}, "api_keys": {"name"}, "members": {"name"}, "saved_views": {"name"}, "webhook_deliveries": {"last_error"}, "webhook_endpoints": {"disabled_reason"},
-	"jobs": {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"}, "job_runs": {"failure_reason"},
-	"job_attempts": {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason", "machine"},
-	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"}, "alerts": {"message"}, "alert_silences": {"reason"},
-	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "workflow", "paused_by", "pause_reason"}, "schedule_slots": {"reason"},
+	"accounts": {"name"}, "api_keys": {"name"}, "members": {"name"}, "saved_views": {"name"}, "webhook_deliveries": {"last_error"},
+	"webhook_endpoints": {"disabled_reason"},
+	"jobs":              {"user_id", "idempotency_key", "failure_reason", "cancel_reason", "progress_message", "region", "alias"},
+	"job_runs":          {"failure_reason"},
+	"job_attempts":      {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason",
+		"machine"},
+	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"},
+	"alerts": {"message"}, "alert_silences": {"reason"},
+	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "workflow", "paused_by",
+		"pause_reason"}, "schedule_slots": {"reason"},
 	"workflows": {"name", "cancel_reason"},
 }
 
@@ -89,7 +97,8 @@ func (b *browser) poison(t *testing.T) {
 			b.Exec(t, "UPDATE "+table+" SET "+column+" = "+column+" || ?", markup)
 		}
 	}
-	b.Exec(t, `UPDATE jobs SET metadata = ?, output = ? WHERE status <> 'QUEUED'`, `{"a`+strings.ReplaceAll(markup, `"`, `\"`)+`": "`+strings.ReplaceAll(markup, `"`, `\"`)+`"}`, `{"text": "<img class=pwned>"}`)
+	b.Exec(t, `UPDATE jobs SET metadata = ?, output = ? WHERE status <> 'QUEUED'`, `{"a`+strings.ReplaceAll(markup, `"`, `\"`)+`": "`+
+		strings.ReplaceAll(markup, `"`, `\"`)+`"}`, `{"text": "<img class=pwned>"}`)
 }
 
 var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
@@ -106,21 +115,25 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	cancelled := hostile(submit.Submission{})
 	_, err := b.Canceller.CancelFor(t.Context(), b.Admin, cancelled.ID, "not needed")
 	require.NoError(t, err)
-	dead := b.dies(t, b.Worker(t, "crasher"), models.FailUnauthorized, "the server refused "+markup, strings.Repeat("\x1b[31m"+markup+"\x1b[0m\n", 20))
+	dead := b.dies(t, b.Worker(t, "crasher"), models.FailUnauthorized, "the server refused "+markup,
+		strings.Repeat("\x1b[31m"+markup+"\x1b[0m\n", 20))
 	attempts, err := b.Reader.Attempts(t.Context(), []models.JobID{dead.JobID})
 	require.NoError(t, err)
 
-	drafts, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90, Draft: &submit.Draft{Steps: 6}}, 2, []int64{1, 2})
+	drafts, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90,
+		Draft: &submit.Draft{Steps: 6}}, 2, []int64{1, 2})
 	require.NoError(t, err)
 	jobstest.FinishDraft(t, b.Stack, b.Worker(t, "drafter"), b.Reload(t, drafts[0].Job.ID))
 	_, _, err = b.Submitter.Continue(t.Context(), b.Client, drafts[0].Job.ID)
 	require.NoError(t, err)
 
-	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
+	operation, err := b.Bulk.Start(t.Context(), b.Admin,
+		bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
 	require.NoError(t, err)
 	jobstest.FinishBulk(t, b.Stack, operation.ID)
 	view := models.NewViewID()
-	require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: view, Owner: "somebody", Shared: true, Name: "Old", Query: "q=" + url.QueryEscape("colour:"+markup)}))
+	require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: view, Owner: "somebody", Shared: true, Name: "Old",
+		Query: "q=" + url.QueryEscape("colour:"+markup)}))
 
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, markup, http.StatusTeapot) }))
 	t.Cleanup(refusing.Close)
@@ -144,7 +157,8 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	worker := b.Worker(t, "spot")
 	_, err = b.Fleet.QuarantineWorker(t.Context(), b.Admin, worker.WorkerID, 5, "it is loud")
 	require.NoError(t, err)
-	active, paused, done := b.schedule(t, "every morning "+strings.TrimSuffix(markup, "\u202e")), b.schedule(t, "every night"), b.schedule(t, "done")
+	active, paused, done := b.schedule(t, "every morning "+strings.TrimSuffix(markup, "\u202e")), b.schedule(t, "every night"),
+		b.schedule(t, "done")
 	_, err = b.Schedules.FireNow(t.Context(), b.Client, active.ID, time.Time{})
 	require.NoError(t, err)
 	_, err = b.Schedules.Pause(t.Context(), b.Admin, paused.ID, "the holidays")
@@ -154,18 +168,29 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	b.poison(t)
 
 	return map[string]string{
-		"gallery": "/gallery", "log": job(dead.JobID, "/log/"+string(attempts[0].ID)), "search in a log": job(dead.JobID, "/log/"+string(attempts[0].ID)+"?q=img"), "search help": "/jobs/search-help",
-		"waiting job": job(waiting.ID, ""), "failed job": job(dead.JobID, ""), "cancel": job(waiting.ID, "/cancel"), "order": job(waiting.ID, "/order"), "retry": job(cancelled.ID, "/retry"), "delete": job(cancelled.ID, "/delete"),
-		"redrive job": job(dead.JobID, "/redrive"), "clone": "/jobs/new?from=" + string(waiting.ID), "jobs of a hostile filter": "/jobs?q=" + url.QueryEscape("colour:"+markup),
-		"bulk": "/bulk", "bulk operation": "/bulk/" + string(operation.ID), "new bulk": "/bulk/new?action=SET_TIER&all=1", "views": "/views", "new view": "/views/new?q=fog", "edit view": "/views/" + string(view) + "/edit", "delete view": "/views/" + string(view) + "/delete",
+		"gallery": "/gallery", "log": job(dead.JobID, "/log/"+string(attempts[0].ID)),
+		"search in a log": job(dead.JobID, "/log/"+string(attempts[0].ID)+"?q=img"), "search help": "/jobs/search-help",
+		"waiting job": job(waiting.ID, ""), "failed job": job(dead.JobID, ""), "cancel": job(waiting.ID, "/cancel"),
+		"order": job(waiting.ID, "/order"), "retry": job(cancelled.ID, "/retry"), "delete": job(cancelled.ID, "/delete"),
+		"redrive job": job(dead.JobID, "/redrive"), "clone": "/jobs/new?from=" + string(waiting.ID), "jobs of a hostile filter": "/jobs?q=" +
+			url.QueryEscape("colour:"+markup),
+		"bulk": "/bulk", "bulk operation": "/bulk/" + string(operation.ID), "new bulk": "/bulk/new?action=SET_TIER&all=1", "views": "/views",
+		"new view": "/views/new?q=fog", "edit view": "/views/" + string(view) + "/edit", "delete view": "/views/" + string(view) + "/delete",
 		"discard takes": "/takes/" + string(drafts[0].Job.TakesID) + "/discard", "continued takes": "/takes/" + string(drafts[0].Job.TakesID),
-		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" + string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" + string(endpoint.ID) + "/delete",
+		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" +
+			string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" +
+			string(endpoint.ID) + "/delete",
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
-		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1", "alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
-		"schedules": "/schedules", "schedule": address.Schedule(active.ID), "paused schedule": address.Schedule(paused.ID), "pause schedule": address.Schedule(active.ID) + "/pause", "delete schedule": address.Schedule(done.ID) + "/delete",
-		"schedule of a workflow": address.Schedule(nightly.ID), "edit schedule of a workflow": address.Schedule(nightly.ID) + "/edit", "workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
-		"workflows": "/workflows", "workflow": address.Workflow(film.ID), "cancel workflow": address.Workflow(film.ID) + "/cancel",
-		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit", "members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
-		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "changes": "/changes", "me": "/me",
+		"remove model": "/models/show/drill/remove", "alerts": "/alerts", "past alerts": "/alerts?history=1",
+		"alert rule": "/alerts/rules/queue-depth", "silence": "/alerts/silence?rule=queue-depth",
+		"schedules": "/schedules", "schedule": address.Schedule(active.ID), "paused schedule": address.Schedule(paused.ID),
+		"pause schedule": address.Schedule(active.ID) + "/pause", "delete schedule": address.Schedule(done.ID) + "/delete",
+		"schedule of a workflow": address.Schedule(nightly.ID), "edit schedule of a workflow": address.Schedule(nightly.ID) + "/edit",
+		"workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
+		"workflows":               "/workflows", "workflow": address.Workflow(film.ID), "cancel workflow": address.Workflow(film.ID) + "/cancel",
+		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit",
+		"members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
+		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "changes": "/changes",
+		"me": "/me",
 	}
 })

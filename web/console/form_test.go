@@ -97,8 +97,10 @@ func (f *shownForm) main() map[string]string {
 
 // typed are values for the fields that a person must fill.
 var typed = url.Values{
-	"name": {"twice"}, "email": {"twice@example.com"}, "url": {"http://127.0.0.1:1024/twice"}, "reason": {"twice"}, "minutes": {"30"}, "prompt": {"a fox"},
-	"newTier": {"BATCH"}, "newPriority": {"7"}, "role": {"VIEWER"}, "provider": {"static"}, "region": {"here"}, "gpuType": {"any"}, "models": {"testcard"}, "maxWorkers": {"1"},
+	"name": {"twice"}, "email": {"twice@example.com"}, "url": {"http://127.0.0.1:1024/twice"}, "reason": {"twice"}, "minutes": {"30"},
+	"prompt":  {"a fox"},
+	"newTier": {"BATCH"}, "newPriority": {"7"}, "role": {"VIEWER"}, "provider": {"static"}, "region": {"here"}, "gpuType": {"any"},
+	"models": {"testcard"}, "maxWorkers": {"1"},
 }
 
 // ownForms end the session that sends them.
@@ -106,7 +108,9 @@ var ownForms = []string{"/logout", "/me/logout", "/me/password"}
 
 // countedTables are the tables to which a form must add nothing when it is sent again.
 var countedTables = []string{
-	"jobs", "job_runs", "bulk_operations", "members", "invitations", "api_keys", "webhook_endpoints", "webhook_deliveries", "accounts", "pools", "saved_views", "alert_silences", "queue_pauses", "halts", "quarantines", "catalogue_entries", "schedules", "schedule_slots", "workflows", "workflow_nodes",
+	"jobs", "job_runs", "bulk_operations", "members", "invitations", "api_keys", "webhook_endpoints", "webhook_deliveries", "accounts",
+	"pools", "saved_views", "alert_silences", "queue_pauses", "halts", "quarantines", "catalogue_entries", "schedules", "schedule_slots",
+	"workflows", "workflow_nodes",
 }
 
 // posted are the forms of a page that change something and leave the session.

@@ -19,9 +19,11 @@ func TestVideos(t *testing.T) {
 	t.Parallel()
 	b := operator(t)
 	worker := b.Worker(t, "one")
-	picture, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x36", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "-").Output()
+	picture, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x36", "-frames:v", "1", "-f",
+		"image2pipe", "-c:v", "png", "-").Output()
 	require.NoError(t, err)
-	film, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x36:d=2", "-c:v", "libvpx", "-f", "webm", "-").Output()
+	film, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=64x36:d=2", "-c:v", "libvpx", "-f",
+		"webm", "-").Output()
 	require.NoError(t, err)
 	done := func(prompt string, file, thumbnail []byte) *models.Job {
 		t.Helper()
@@ -60,7 +62,8 @@ func TestVideos(t *testing.T) {
 	until(of(good, ".player img") + "?.naturalWidth === 64 && !" + of(good, "video"))
 	until(of(bare, ".player.has-frame") + " && " + of(bare, ".first-frame") + "?.videoWidth === 64")
 	until(of(torn, ".no-picture") + " && !" + of(torn, ".player img"))
-	until(of(hollow, ".unplayable .no-picture") + " && " + of(hollow, ".unplayable-note a[download]") + "?.getAttribute('href') === '/jobs/" + string(hollow.ID) + "/video'")
+	until(of(hollow, ".unplayable .no-picture") + " && " + of(hollow, ".unplayable-note a[download]") + "?.getAttribute('href') === '/jobs/" +
+		string(hollow.ID) + "/video'")
 
 	hover := func(job *models.Job, kind string) chromedp.Action {
 		return chromedp.Evaluate(of(job, ".player")+`.dispatchEvent(new PointerEvent("`+kind+`", {pointerType: "mouse"}))`, nil)
@@ -76,7 +79,8 @@ func TestVideos(t *testing.T) {
 	until(of(torn, ".player-video") + "?.controls && !" + of(good, ".player-video"))
 
 	require.NoError(t, chromedp.Run(ctx, click(broken)))
-	until(of(broken, ".unplayable img") + "?.naturalWidth === 64 && " + of(broken, ".unplayable-note a[download]") + " && !" + of(broken, "video"))
+	until(of(broken, ".unplayable img") + "?.naturalWidth === 64 && " + of(broken, ".unplayable-note a[download]") + " && !" +
+		of(broken, "video"))
 
 	for job, want := range map[*models.Job]string{
 		good:   `document.querySelector(".video video")?.videoWidth === 64`,

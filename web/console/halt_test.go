@@ -10,7 +10,8 @@ import (
 )
 
 var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
-	_, err := b.Operator.Halt(t.Context(), b.Admin, []models.HaltTarget{models.HaltSchedules}, "averylongreasonwithoutanyplacetobreakitaveryverylongreason "+markup[:len(markup)-3])
+	_, err := b.Operator.Halt(t.Context(), b.Admin, []models.HaltTarget{models.HaltSchedules},
+		"averylongreasonwithoutanyplacetobreakitaveryverylongreason "+markup[:len(markup)-3])
 	require.NoError(t, err)
 	return map[string]string{"halt": "/system/halt"}
 })
@@ -34,10 +35,12 @@ func TestHaltPage(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, refused.Status)
 		require.Contains(t, refused.Body, `id="`+field+`-error"`)
 	}
-	require.Contains(t, after("/system/halt", url.Values{"what": {"SCHEDULES", "LEASES"}, "reason": {"<b>storage</b> moves"}}), "Halted schedules and leases.")
+	require.Contains(t, after("/system/halt", url.Values{"what": {"SCHEDULES", "LEASES"}, "reason": {"<b>storage</b> moves"}}),
+		"Halted schedules and leases.")
 
 	for _, path := range []string{"/jobs", "/overview", "/system", "/nowhere"} {
-		require.Regexp(t, `(?s)Schedules are halted.*&lt;b&gt;storage&lt;/b&gt; moves.*Resume schedules.*Leases are halted.*Resume leases`, b.get(t, path).Body, path)
+		require.Regexp(t, `(?s)Schedules are halted.*&lt;b&gt;storage&lt;/b&gt; moves.*Resume schedules.*Leases are halted.*Resume leases`,
+			b.get(t, path).Body, path)
 	}
 	require.Regexp(t, `(?s)Needs attention.*Leases are halted.*by test`, b.get(t, "/overview").Body)
 	resumed := after("/system/resume", url.Values{"what": {"LEASES"}})

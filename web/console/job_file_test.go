@@ -75,12 +75,14 @@ func TestJobFiles(t *testing.T) {
 		b := operator(t)
 		require.Regexp(t, `name="`+upload+`" accept="image/jpeg,image/png,image/webp"`, b.get(t, "/jobs/new").Body)
 
-		estimated := b.postFiles(t, "/jobs/new", with(form, url.Values{"estimate": {"1"}, "userId": {"u-1"}}), attached{upload, "image/png", picture.String()})
+		estimated := b.postFiles(t, "/jobs/new", with(form, url.Values{"estimate": {"1"}, "userId": {"u-1"}}),
+			attached{upload, "image/png", picture.String()})
 
 		require.Equal(t, http.StatusOK, estimated.Status, estimated.Body)
 		require.Contains(t, estimated.Body, "Starts in about")
 		id := regexp.MustCompile(`name="params.referenceImage" value="(art_[^"]+)"`).FindStringSubmatch(estimated.Body)[1]
-		got := b.postFiles(t, "/jobs/new", with(form, url.Values{"params.referenceImage": {id}}), attached{field: upload, contentType: "application/octet-stream"})
+		got := b.postFiles(t, "/jobs/new", with(form, url.Values{"params.referenceImage": {id}}),
+			attached{field: upload, contentType: "application/octet-stream"})
 		require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
 		var params map[string]any
 		require.NoError(t, json.Unmarshal(b.jobs(t)[0].Params, &params))
@@ -130,7 +132,8 @@ func TestJobFiles(t *testing.T) {
 		b := operator(t)
 		stitch := url.Values{"model": {"video.stitch"}, "params.clips": {"art_1"}}
 
-		got := b.postFiles(t, "/jobs/new", stitch, attached{"params.clips.file", "video/mp4", "\x00\x00\x00\x18ftypmp42"}, attached{"params.clips.file", "video/webm", "\x1aE\xdf\xa3\x87B\x82\x84webm"})
+		got := b.postFiles(t, "/jobs/new", stitch, attached{"params.clips.file", "video/mp4", "\x00\x00\x00\x18ftypmp42"},
+			attached{"params.clips.file", "video/webm", "\x1aE\xdf\xa3\x87B\x82\x84webm"})
 
 		require.Equal(t, http.StatusUnprocessableEntity, got.Status)
 		require.Regexp(t, `(?s)id="params.clips"[^>]*>art_1\nart_[^\n]+\nart_[^\n]+</textarea>`, got.Body)

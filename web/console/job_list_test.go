@@ -22,7 +22,8 @@ func TestJobList(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: `<script>alert(1)</script>" onload="x`})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client,
+			submit.Submission{Model: "testcard", Prompt: `<script>alert(1)</script>" onload="x`})
 		require.NoError(t, err)
 
 		for _, path := range []string{"/jobs", "/jobs/" + string(job.ID)} {
@@ -91,7 +92,8 @@ func TestJobList(t *testing.T) {
 		require.Contains(t, got.Body, `hx-sse:connect="/jobs/live?q=tier%3Aenterprise+model%3Atestcard&amp;status=SCHEDULED%2CQUEUED"`)
 		older := b.get(t, "/jobs?model=testcard&tier=PRO&q=&status=QUEUED")
 		require.Equal(t, http.StatusSeeOther, older.Status)
-		require.Equal(t, "/jobs?q=model%3Atestcard+tier%3APRO&status=QUEUED", older.Header.Get("Location"), "older addresses lead to the language")
+		require.Equal(t, "/jobs?q=model%3Atestcard+tier%3APRO&status=QUEUED", older.Header.Get("Location"),
+			"older addresses lead to the language")
 		require.Equal(t, "/jobs", b.get(t, "/jobs?q=&size=&sort=&from=&to=").Header.Get("Location"), "forms leave no empty parameters behind")
 	})
 
@@ -147,7 +149,8 @@ func TestJobList(t *testing.T) {
 		b.Submit(t)
 
 		const note = "Prompts are encrypted and cannot be searched."
-		require.Contains(t, b.get(t, "/jobs?q=lighthouse").Body, "No jobs match these filters. Words match ids, idempotency keys and metadata values. "+note)
+		require.Contains(t, b.get(t, "/jobs?q=lighthouse").Body,
+			"No jobs match these filters. Words match ids, idempotency keys and metadata values. "+note)
 		require.NotContains(t, b.get(t, "/jobs?q=status:failed").Body, note)
 	})
 
@@ -177,7 +180,8 @@ func TestJobList(t *testing.T) {
 
 		got := b.get(t, "/jobs")
 
-		require.Regexp(t, `(?s)All\s*<span class="count">2</span>.*queued\s*<span class="count">2</span>.*running\s*<span class="count">0</span>`, got.Body)
+		require.Regexp(t, `(?s)All\s*<span class="count">2</span>.*queued\s*<span class="count">2</span>.*running\s*<span class="count">0</span>`,
+			got.Body)
 	})
 
 	t.Run("LeadsToOlderJobs", func(t *testing.T) {

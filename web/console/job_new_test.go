@@ -64,7 +64,8 @@ func TestJobSubmit(t *testing.T) {
 	t.Parallel()
 
 	form := func(changes ...string) url.Values {
-		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"}, "params.pace": {""}, "atMostOnce": {"true"},
+		v := url.Values{"model": {"testcard"}, "prompt": {"a lighthouse\r\nin the fog"}, "params.fps": {"12"}, "params.resolution": {"720p"},
+			"params.pace": {""}, "atMostOnce": {"true"},
 			"maxPreemptions": {"0"}, "maxPricePerHour": {"0.5"}, "finishBy": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}
 		for i := 0; i < len(changes); i += 2 {
 			v.Set(changes[i], changes[i+1])

@@ -38,7 +38,8 @@ func TestJobShow_State(t *testing.T) {
 
 		b := operator(t)
 		due, expires := time.Now().Add(time.Hour), time.Now().Add(90*time.Minute)
-		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "later", RunAt: &due, ExpiresAt: &expires})
+		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "later", RunAt: &due,
+			ExpiresAt: &expires})
 		require.NoError(t, err)
 
 		got := b.get(t, "/jobs/"+string(job.ID)).Body
@@ -78,7 +79,8 @@ func TestJobShow_State(t *testing.T) {
 		b := operator(t)
 		job, worker, fence := b.resumed(t)
 		log := b.Upload(t, worker, fence, models.ArtifactLog, []byte("a log"))
-		end, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
+		end, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style",
+			Log: &log})
 		require.NoError(t, err)
 		require.Equal(t, models.JobFailed, end.Job.Status)
 

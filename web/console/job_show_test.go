@@ -128,7 +128,8 @@ func TestJobShow(t *testing.T) {
 		require.Regexp(t, said, b.get(t, "/queues/enterprise").Body, "the same as in the queue")
 		_, err = b.Operator.Halt(t.Context(), b.Admin, []models.HaltTarget{models.HaltLeases}, "migration")
 		require.NoError(t, err)
-		require.Regexp(t, `(?s)The starts of all jobs are halted\s+by test ADMIN since <time[^>]*>[^<]*</time>: migration\.`, b.get(t, "/jobs/"+string(job.ID)).Body)
+		require.Regexp(t, `(?s)The starts of all jobs are halted\s+by test ADMIN since <time[^>]*>[^<]*</time>: migration\.`,
+			b.get(t, "/jobs/"+string(job.ID)).Body)
 	})
 
 	t.Run("OffersItsEvents", func(t *testing.T) {
@@ -177,7 +178,8 @@ func TestJobShow(t *testing.T) {
 
 		b := operator(t)
 		job, _, err := b.Submitter.Submit(t.Context(), b.Client, submit.Submission{
-			Prompt: "noted", Model: "testcard", UserID: "customer-4711", IdempotencyKey: new("order-7"), Metadata: json.RawMessage(`{"campaign": "<autumn>"}`),
+			Prompt: "noted", Model: "testcard", UserID: "customer-4711", IdempotencyKey: new("order-7"),
+			Metadata: json.RawMessage(`{"campaign": "<autumn>"}`),
 		})
 		require.NoError(t, err)
 
@@ -213,7 +215,8 @@ func TestJobShow(t *testing.T) {
 
 		b := operator(t)
 		job, worker, fence := b.resumed(t)
-		require.Regexp(t, `checkpoint</a> <span class="quiet">40 %</span> <span class="quiet">attempt 1</span>`, b.get(t, "/jobs/"+string(job.ID)).Body)
+		require.Regexp(t, `checkpoint</a> <span class="quiet">40 %</span> <span class="quiet">attempt 1</span>`,
+			b.get(t, "/jobs/"+string(job.ID)).Body)
 
 		b.complete(t, worker, fence)
 

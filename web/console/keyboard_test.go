@@ -141,7 +141,8 @@ func TestKeyboard(t *testing.T) {
 			chromium.Until(`document.querySelector(".facts time[data-at=full]").textContent.includes("GMT+5:30")`),
 			chromedp.Evaluate(`document.querySelector(".facts time[data-at=full]").textContent`, &end),
 		))
-		require.Equal(t, []string{"31 Jan 2099 17:30:15 GMT+5:30", "31 Jan 2099 12:00:15 UTC", "28 Feb 2099 17:30 GMT+5:30"}, []string{local, utc, end})
+		require.Equal(t, []string{"31 Jan 2099 17:30:15 GMT+5:30", "31 Jan 2099 12:00:15 UTC", "28 Feb 2099 17:30 GMT+5:30"},
+			[]string{local, utc, end})
 	})
 }
 
@@ -153,7 +154,8 @@ func TestPause(t *testing.T) {
 		b := operator(t)
 		first := b.Submit(t)
 		ctx, complaints := b.open(t, "/jobs")
-		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#"+string(first.ID)), chromium.Until(`document.querySelector("#pulse").innerText === "Live"`)))
+		require.NoError(t, chromedp.Run(ctx, chromedp.WaitReady("#"+string(first.ID)),
+			chromium.Until(`document.querySelector("#pulse").innerText === "Live"`)))
 
 		var said string
 		require.NoError(t, chromedp.Run(ctx,

@@ -36,7 +36,8 @@ func TestMemberLogIn(t *testing.T) {
 		require.NotEqual(t, planted.Value, first)
 		require.Contains(t, b.get(t, "/me").Body, "ana@example.com (viewer)")
 
-		require.Equal(t, http.StatusSeeOther, b.post(t, "/login", url.Values{"email": {"ana@example.com"}, "password": {jobstest.Password}}).Status)
+		require.Equal(t, http.StatusSeeOther, b.post(t, "/login",
+			url.Values{"email": {"ana@example.com"}, "password": {jobstest.Password}}).Status)
 		lives, err := b.Keys.SessionLives(t.Context(), first)
 		require.NoError(t, err)
 		require.False(t, lives, "a session must not survive the next login of its browser")
@@ -117,8 +118,9 @@ func TestSingleSignOn(t *testing.T) {
 		s.Members.SSO = auth.SSOPolicy{Roles: map[string]models.Role{"ops": models.RoleOperator}, Account: "house"}
 		config := configure(s)
 		config.SSO = signon.New(signon.Config{
-			Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "http://console.example/login/sso/callback", GroupsClaim: "groups",
-			Scopes: []string{"email", "profile", "groups"},
+			Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "http://console.example/login/sso/callback",
+			GroupsClaim: "groups",
+			Scopes:      []string{"email", "profile", "groups"},
 		})
 		return serve(t, s, config), m
 	}

@@ -27,7 +27,8 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 			worker := b.Worker(t, host)
 			granted, fence := b.Lease(t, worker)
 			require.Equal(t, job.ID, granted.Job.ID)
-			_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
+			_, err := b.Attempts.Fail(t.Context(), worker, fence,
+				lease.Failure{Class: models.FailModelCrash, Message: "CUDA error: an illegal memory access"})
 			require.NoError(t, err)
 			if i < len(hosts)-1 {
 				b.Exec(t, "UPDATE jobs SET run_at = clock_timestamp() WHERE status = 'SCHEDULED'")
@@ -56,7 +57,8 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 		_, err = b.Fleet.TerminateWorker(t.Context(), b.Admin, worker.WorkerID)
 		require.NoError(t, err)
 	}
-	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', price_per_hour_usd = 4 WHERE provider_instance_id LIKE 'spot-%'", pool.ID)
+	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', price_per_hour_usd = 4 WHERE provider_instance_id LIKE 'spot-%'",
+		pool.ID)
 	b.Exec(t, `UPDATE job_attempts SET wasted_gpu_seconds = 900, leased_at = leased_at - interval '7 hours', started_at = started_at - interval '7 hours',
 		last_heartbeat_at = last_heartbeat_at - interval '7 hours', lease_expires_at = lease_expires_at - interval '7 hours', ended_at = ended_at - interval '6 hours' WHERE failure_class = 'PREEMPTED'`)
 	for _, host := range []string{"h200-1", "h200-2"} {
@@ -94,7 +96,8 @@ func readable(page string) string {
 	if _, main, found := strings.Cut(page, "<main"); found {
 		page = main
 	}
-	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(anyTag.ReplaceAllString(strings.ReplaceAll(page, "<wbr>", ""), " ")), " "))
+	return strings.TrimSpace(blanks.ReplaceAllString(html.UnescapeString(anyTag.ReplaceAllString(strings.ReplaceAll(page, "<wbr>", ""), " ")),
+		" "))
 }
 
 // click follows the first link of a page whose text or address contains what.
@@ -126,12 +129,13 @@ func TestNight(t *testing.T) {
 		"what did the reclamation cost":   {[]string{"Preemptions", "h200-spot"}, `2 workers taken, 2 jobs interrupted, .* which cost \$2\.00`},
 		"who paused the lane":             {nil, `[Tt]he pro lane is paused by test ADMIN.*The storage is full`},
 		"which customer floods the queue": {[]string{"Top accounts by queue"}, `acme 20, \d+ % floods`},
-		"why did it fail three times":     {[]string{"Failure rate", string(failed.ID)}, `CUDA error: an illegal memory access.*h200-7.*h200-8.*h200-9`},
-		"what does the alert ask for":     {[]string{"250 jobs wait (limit 200)."}, `What to do`},
-		"is the fleet at its limit":       {nil, `Pool h200-spot is at its limit of 2 workers, and jobs wait`},
-		"when is the queue empty":         {nil, `Queues empty in [\d.]+ (s|min)`},
-		"did the webhook arrive":          {[]string{"Webhook deliveries", "/hook", string(told.ID)}, `job.cancelled.* delivered`},
-		"what changed since yesterday":    {[]string{"What changed since yesterday"}, `max running: \d+ → 77`},
+		"why did it fail three times": {[]string{"Failure rate", string(failed.ID)},
+			`CUDA error: an illegal memory access.*h200-7.*h200-8.*h200-9`},
+		"what does the alert ask for":  {[]string{"250 jobs wait (limit 200)."}, `What to do`},
+		"is the fleet at its limit":    {nil, `Pool h200-spot is at its limit of 2 workers, and jobs wait`},
+		"when is the queue empty":      {nil, `Queues empty in [\d.]+ (s|min)`},
+		"did the webhook arrive":       {[]string{"Webhook deliveries", "/hook", string(told.ID)}, `job.cancelled.* delivered`},
+		"what changed since yesterday": {[]string{"What changed since yesterday"}, `max running: \d+ → 77`},
 	} {
 		t.Run(strings.ReplaceAll(question, " ", "-"), func(t *testing.T) {
 			page := b.page(t, "/overview")

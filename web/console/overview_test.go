@@ -140,7 +140,8 @@ func TestOverview(t *testing.T) {
 		_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierEnterprise, "testcard", "")
 		require.NoError(t, err)
 		for _, path := range []string{"/overview", "/queues", "/queues/enterprise"} {
-			require.Regexp(t, `(?s)<span class="badge is-partly_paused">partly paused</span>\s*<span class="quiet under">testcard</span>`, b.page(t, path), path)
+			require.Regexp(t, `(?s)<span class="badge is-partly_paused">partly paused</span>\s*<span class="quiet under">testcard</span>`,
+				b.page(t, path), path)
 		}
 		require.Contains(t, tile(b.page(t, "/overview")), ", paused · 2 in paused queues")
 
@@ -209,7 +210,8 @@ func TestOverview(t *testing.T) {
 		}
 
 		require.Equal(t, []string{"Queued", "Queues empty in", "Workers busy", "Failure rate", "Dead letters"}, names("Figures to act on"))
-		require.Subset(t, names("More figures"), []string{"Running", "Completed", "Wait p50 / p95", "Render p50 / p95", "GPU utilization", "GPU goodput", "Preemptions"})
+		require.Subset(t, names("More figures"), []string{"Running", "Completed", "Wait p50 / p95", "Render p50 / p95", "GPU utilization",
+			"GPU goodput", "Preemptions"})
 		require.Contains(t, page, "pool-&lt;5&gt;")
 		require.NotContains(t, page, "pool-&lt;6&gt;")
 		require.Contains(t, page, "and 2 other pools")
@@ -290,7 +292,8 @@ func TestOverview(t *testing.T) {
 		require.Contains(t, legend, "completed")
 		for _, width := range []int64{390, 1280, 1440, 1920, 2560} {
 			var rows []int
-			require.NoError(t, chromedp.Run(ctx, look(width, "light"), chromedp.Evaluate(`Object.values(Object.groupBy(document.querySelectorAll("figure.over-time"), (f) => f.offsetTop)).map((row) => row.length)`, &rows)))
+			require.NoError(t, chromedp.Run(ctx, look(width, "light"),
+				chromedp.Evaluate(`Object.values(Object.groupBy(document.querySelectorAll("figure.over-time"), (f) => f.offsetTop)).map((row) => row.length)`, &rows)))
 			require.Len(t, lo.Uniq(rows), 1, "rows of charts at %d px: %v", width, rows)
 		}
 		require.Empty(t, complaints())
@@ -309,12 +312,15 @@ func TestChartAxes(t *testing.T) {
 		_, err := cdp.AddScriptToEvaluateOnNewDocument(record).Do(ctx)
 		return err
 	})))
-	for seconds, unit := range map[string]string{"1": "s", "7": "s", "47": "s", "200": "min", "400": "min", "2000": "min", "9000": "min", "20000": "h", "300000": "d"} {
+	for seconds, unit := range map[string]string{"1": "s", "7": "s", "47": "s", "200": "min", "400": "min", "2000": "min", "9000": "min",
+		"20000": "h", "300000": "d"} {
 		b.Exec(t, `UPDATE history SET drain_seconds = ?::float8 * drain_samples, drain_samples = greatest(drain_samples, 1)`, seconds)
 		// The process shares what it read for ten seconds.
 		fresh := serve(t, b.Stack, configure(b.Stack)) // a login counts on all ports of a host
 		var written []string
-		require.NoError(t, chromedp.Run(ctx, chromium.Visit(fresh.url+"/overview"), chromium.Until(`document.querySelector("#chart-drain[data-drawn]")`), chromedp.Evaluate(`written.filter((text) => / (s|min|h|d)$/.test(text))`, &written)))
+		require.NoError(t, chromedp.Run(ctx, chromium.Visit(fresh.url+"/overview"),
+			chromium.Until(`document.querySelector("#chart-drain[data-drawn]")`),
+			chromedp.Evaluate(`written.filter((text) => / (s|min|h|d)$/.test(text))`, &written)))
 		require.NotEmpty(t, written)
 		for _, label := range written {
 			require.Regexp(t, `^(0|\d+|0\.\d) (s|min|h|d)$`, label, "a whole number of its unit")

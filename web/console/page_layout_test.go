@@ -103,7 +103,8 @@ func TestRowsAt1280(t *testing.T) {
 
 	b := operator(t)
 	worker := b.Worker(t, "gpu-host-with-a-long-name-7")
-	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', gpu_type = 'nvidia-h100-80gb', region = 'europe-west4'", jobstest.AddPool(t, b.Stack, 0, 1).ID)
+	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', gpu_type = 'nvidia-h100-80gb', region = 'europe-west4'",
+		jobstest.AddPool(t, b.Stack, 0, 1).ID)
 	stored, err := b.Reader.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
 	require.NoError(t, err)
 	b.Fleet.Providers = map[string]fleet.Provider{stored[0].Provider: struct{ fleet.Preemptor }{}}
@@ -114,7 +115,8 @@ func TestRowsAt1280(t *testing.T) {
 	ctx, _ := b.open(t, "/me")
 	evaluate := func(path, script string, result any) {
 		t.Helper()
-		require.NoError(t, chromedp.Run(ctx, look(1280, "light"), chromium.Visit(b.url+path), chromium.Complete(), chromedp.Evaluate(script, result)))
+		require.NoError(t, chromedp.Run(ctx, look(1280, "light"), chromium.Visit(b.url+path), chromium.Complete(),
+			chromedp.Evaluate(script, result)))
 	}
 
 	for path, actions := range map[string]int{"/workers": 4, address.Workflow(film.ID): 2} {

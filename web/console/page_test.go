@@ -52,7 +52,8 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	running, worker, _ := b.resumed(t)
 	refusing := httptest.NewServer(nil)
 	refusing.Close()
-	_, _, err = b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", models.FormatStandard, nil)
+	_, _, err = b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", models.FormatStandard,
+		nil)
 	require.NoError(t, err)
 	cancelled := b.Submit(t)
 	_, err = b.Canceller.Cancel(t.Context(), b.Client, cancelled.ID)
@@ -72,21 +73,28 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	}
 	_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", "The storage is full: see incident 42.")
 	require.NoError(t, err)
-	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox", Draft: &submit.Draft{Steps: 6}}, 4, nil)
+	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox",
+		Draft: &submit.Draft{Steps: 6}}, 4, nil)
 	require.NoError(t, err)
 	pool := b.pool(t, "h200", func(s *models.PoolSpec) {
-		s.Zones, s.Settings = []string{"europe-west4-a", "europe-west4-b"}, []byte(`{"averylongsettingwithoutanyplacetobreakit": "averylongvaluewithoutanyplacetobreakit"}`)
+		s.Zones, s.Settings = []string{"europe-west4-a", "europe-west4-b"},
+			[]byte(`{"averylongsettingwithoutanyplacetobreakit": "averylongvaluewithoutanyplacetobreakit"}`)
 	})
 	b.decide(t, pool, 1, 3)
 	require.NoError(t, b.Checkpoints.Pass(t.Context()))
-	dead := b.dies(t, b.Worker(t, "host-with-a-rather-long-name-in-europe-west4-a"), models.FailUnauthorized, "the server refused the key", strings.Repeat("a line of a log\n", 50))
+	dead := b.dies(t, b.Worker(t, "host-with-a-rather-long-name-in-europe-west4-a"), models.FailUnauthorized, "the server refused the key",
+		strings.Repeat("a line of a log\n", 50))
 	return b, map[string]string{
-		"dead letters": "/dead-letters", "cause": address.Cause("", dead.Fingerprint, false), "redrive all": address.Cause("/redrive", dead.Fingerprint, false), "discard all": address.Cause("/discard", dead.Fingerprint, false),
-		"dead letter": "/dead-letters/" + string(dead.ID), "redrive": "/dead-letters/" + string(dead.ID) + "/redrive", "discard": "/dead-letters/" + string(dead.ID) + "/discard",
+		"dead letters": "/dead-letters", "cause": address.Cause("", dead.Fingerprint, false),
+		"redrive all": address.Cause("/redrive", dead.Fingerprint, false), "discard all": address.Cause("/discard", dead.Fingerprint, false),
+		"dead letter": "/dead-letters/" + string(dead.ID), "redrive": "/dead-letters/" + string(dead.ID) + "/redrive",
+		"discard":  "/dead-letters/" + string(dead.ID) + "/discard",
 		"overview": "/overview?range=24h", "heat map": "/heatmap",
 		"jobs": "/jobs", "no match": "/jobs?q=zzzz", "bad search": "/jobs?q=status:queued+foo:bar", "running job": "/jobs/" + string(running.ID),
-		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1", "terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
-		"queues": "/queues", "pause": "/queues/pro/pause", "pools": "/pools", "pool": "/pools/" + string(pool.ID), "edit a pool": "/pools/" + string(pool.ID) + "/edit",
+		"takes": "/takes/" + string(made[0].Job.TakesID), "cancelled job": "/jobs/" + string(cancelled.ID), "workers": "/workers?all=1",
+		"terminate": "/workers/" + string(worker.WorkerID) + "/terminate",
+		"queues":    "/queues", "pause": "/queues/pro/pause", "pools": "/pools", "pool": "/pools/" + string(pool.ID), "edit a pool": "/pools/" +
+			string(pool.ID) + "/edit",
 		"new pool": "/pools/new", "delete a pool": "/pools/" + string(pool.ID) + "/delete", "new job": "/jobs/new", "error": "/nowhere",
 	}
 }
@@ -147,7 +155,8 @@ func everyPage(t *testing.T) (*browser, map[string]string) {
 	for _, seed := range morePages {
 		maps.Copy(pages, seed(t, b))
 	}
-	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard", "apply models": "/models/apply", "GraphiQL": "/graphql", "login": "/login"})
+	maps.Copy(pages, map[string]string{"keyboard": "/keyboard", "REST API": "/api/docs", "models": "/models", "model": "/models/show/testcard",
+		"apply models": "/models/apply", "GraphiQL": "/graphql", "login": "/login"})
 	return b, pages
 }
 
@@ -155,7 +164,8 @@ func everyPage(t *testing.T) (*browser, map[string]string) {
 func look(width int64, scheme string) chromedp.Action {
 	return chromedp.Tasks{
 		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 500),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+			{Name: "prefers-reduced-motion", Value: "reduce"}}),
 	}
 }
 
@@ -191,7 +201,9 @@ func TestPages(t *testing.T) {
 				require.NoError(t, chromedp.Run(ctx, nextFrame), name)
 			}
 			if width < 500 || !once(name) {
-				require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate("axe.run({resultTypes: ['violations'], elementRef: false, preload: false}).then((found) => found.violations)", &faults, promised)), name)
+				require.NoError(t, chromedp.Run(ctx,
+					chromedp.Evaluate("axe.run({resultTypes: ['violations'], elementRef: false, preload: false}).then((found) => found.violations)",
+						&faults, promised)), name)
 			}
 			told, err := json.MarshalIndent(faults, "", "\t")
 			require.NoError(t, err)
@@ -209,7 +221,8 @@ func TestPages(t *testing.T) {
 
 	require.NoError(t, chromedp.Run(ctx, look(1440, "light"), chromium.Visit(b.url+"/login"), chromedp.Evaluate(string(axe), nil)))
 	check(t, "login")
-	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"), chromium.Complete()))
+	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"),
+		chromium.Complete()))
 	require.Empty(t, complaints(), "login")
 	known := 0
 	for name, path := range pages {
@@ -223,7 +236,8 @@ func TestPages(t *testing.T) {
 				return
 			}
 			var written []string
-			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(unescaped+".concat("+reversed+")", &written), chromedp.Evaluate(string(axe), nil)))
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(unescaped+".concat("+reversed+")", &written),
+				chromedp.Evaluate(string(axe), nil)))
 			require.Empty(t, written, "markup that the page wrote as it stands")
 			if name != "REST API" { // its examples are data
 				var lines []string

@@ -31,7 +31,8 @@ func (b *browser) pool(t *testing.T, name string, edit func(*models.PoolSpec)) *
 func (b *browser) decide(t *testing.T, pool *models.Pool, from, to int) {
 	t.Helper()
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.", Inputs: []byte(`{"waitingJobs": 2, "busy": 1, "idle": 2, "booting": 0}`), Error: "no <quota>",
+		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.",
+		Inputs: []byte(`{"waitingJobs": 2, "busy": 1, "idle": 2, "booting": 0}`), Error: "no <quota>",
 	}))
 }
 
@@ -67,7 +68,8 @@ func TestPools(t *testing.T) {
 		got := b.get(t, "/pools").Body
 
 		require.Regexp(t, `(?s)active</span>.*>l4</a>.*closed by hours</span>.*>night</a>.*paused</span>.*>stopped</a>`, got)
-		for _, shown := range []string{"0 booting, 0 idle, 0 busy, 0 draining", "0 of 4", "Least: 1.", "local: a, b", "$0.28/h", "2 waiting &lt;jobs&gt; need more workers.", "no &lt;quota&gt;"} {
+		for _, shown := range []string{"0 booting, 0 idle, 0 busy, 0 draining", "0 of 4", "Least: 1.", "local: a, b", "$0.28/h",
+			"2 waiting &lt;jobs&gt; need more workers.", "no &lt;quota&gt;"} {
 			require.Contains(t, got, shown)
 		}
 		require.Equal(t, 1, strings.Count(got, "no &lt;quota&gt;"))
@@ -96,7 +98,8 @@ func TestPools(t *testing.T) {
 
 		for _, shown := range []string{
 			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
-			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.40/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ", "none measured yet",
+			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.40/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ",
+			"none measured yet",
 			"In the last 24 hours a worker cost $0.40/h.", "Jobs of BATCH boot no workers here now", `id="` + string(worker.WorkerID) + `"`,
 		} {
 			require.Contains(t, got, shown)
@@ -189,7 +192,8 @@ func TestPoolForm(t *testing.T) {
 		require.Equal(t, http.StatusConflict, again.Status)
 		require.Contains(t, again.Body, `id="name-error" role="alert">A pool named l4-spot already exists.`)
 
-		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "tiers": {"BATCH", "FREE"}, "seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
+		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "tiers": {"BATCH", "FREE"},
+			"seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
 		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))
 		pools, err := b.Reader.Pools(t.Context())
 		require.NoError(t, err)

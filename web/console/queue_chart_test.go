@@ -45,7 +45,8 @@ func TestQueueLimits(t *testing.T) {
 	pool := b.pool(t, "only", func(s *models.PoolSpec) { s.MaxWorkers = 1 })
 	require.Regexp(t, `(?s)<tr id="queue-ENTERPRISE-testcard">.*?0 of at most 1 worker`, b.page(t, "/queues"))
 	id := b.Worker(t, "one").WorkerID
-	b.Exec(t, "UPDATE workers SET pool_id = ?, status = 'BOOTING', registered_at = NULL, idle_since = NULL, token_hash = NULL WHERE id = ?", pool.ID, id)
+	b.Exec(t, "UPDATE workers SET pool_id = ?, status = 'BOOTING', registered_at = NULL, idle_since = NULL, token_hash = NULL WHERE id = ?",
+		pool.ID, id)
 
 	list, lane := b.page(t, "/queues"), b.page(t, "/queues/enterprise")
 

@@ -115,7 +115,8 @@ func TestRoutes(t *testing.T) {
 		pool := b.pool(t, "l4", nil)
 		b.decide(t, pool, 0, 3)
 
-		for _, path := range []string{"/jobs", "/jobs/new", "/jobs/" + string(job.ID), "/workers", "/queues", "/pools/new", "/pools/" + string(pool.ID), "/nowhere", "/jobs/job_no"} {
+		for _, path := range []string{"/jobs", "/jobs/new", "/jobs/" + string(job.ID), "/workers", "/queues", "/pools/new", "/pools/" +
+			string(pool.ID), "/nowhere", "/jobs/job_no"} {
 			got := b.get(t, path)
 			policy := got.Header.Get("Content-Security-Policy")
 			require.Contains(t, policy, "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'", path)
@@ -132,7 +133,8 @@ func TestRoutes(t *testing.T) {
 
 		b := operator(t)
 
-		for _, path := range []string{"/nowhere", "/jobs/job_no", "/jobs/%00", "/artifacts/x", "/workers/x/terminate", "/pools/x", "/pools/%00/edit", "/static/console.go", "/static/"} {
+		for _, path := range []string{"/nowhere", "/jobs/job_no", "/jobs/%00", "/artifacts/x", "/workers/x/terminate", "/pools/x",
+			"/pools/%00/edit", "/static/console.go", "/static/"} {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusNotFound, got.Status, path)
 			require.Contains(t, got.Body, "There is no such", path)

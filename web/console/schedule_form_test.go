@@ -22,9 +22,11 @@ func TestScheduleForm(t *testing.T) {
 
 	valid := func(more url.Values) url.Values {
 		form := url.Values{
-			"name": {"weather"}, "cron": {"30 9 * * MON"}, "timezone": {"Europe/Berlin"}, "startAt": {"2027-01-01T10:00"}, "endAt": {"2027-06-01T00:00:00"},
+			"name": {"weather"}, "cron": {"30 9 * * MON"}, "timezone": {"Europe/Berlin"}, "startAt": {"2027-01-01T10:00"},
+			"endAt": {"2027-06-01T00:00:00"},
 			"model": {"testcard"}, "prompt": {"the weather"}, "params": {`{"seed": 7}`}, "tier": {"BATCH"},
-			"catchUp": {"ALL"}, "catchUpWindowSeconds": {"600"}, "overlap": {"SKIP"}, "jitterSeconds": {"5"}, "dstGap": {"SKIP"}, "dstOverlap": {"LAST"},
+			"catchUp": {"ALL"}, "catchUpWindowSeconds": {"600"}, "overlap": {"SKIP"}, "jitterSeconds": {"5"}, "dstGap": {"SKIP"},
+			"dstOverlap": {"LAST"},
 		}
 		for name, values := range more {
 			form[name] = values
@@ -72,7 +74,8 @@ func TestScheduleForm(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60, Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
+		s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "theirs", EverySeconds: 60,
+			Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Priority: 70, Metadata: []byte(`{"a": "b"}`)}}})
 		require.NoError(t, err)
 		path := address.Schedule(s.ID) + "/edit"
 		f := b.formTo(t, path, path)
@@ -114,10 +117,13 @@ func TestScheduleForm(t *testing.T) {
 
 		b := operator(t)
 		for field, form := range map[string]url.Values{
-			"name": {"name": {""}}, "cron": {"cron": {"61 * * * *"}}, "everySeconds": {"cron": {""}, "everySeconds": {"soon"}}, "timezone": {"timezone": {"+02:00"}},
-			"startAt": {"startAt": {"tomorrow"}}, "endAt": {"endAt": {"2026-12-31T00:00"}}, "jitterSeconds": {"jitterSeconds": {"3601"}}, "catchUpWindowSeconds": {"catchUpWindowSeconds": {"-1"}},
-			"catchUp": {"catchUp": {"SOME"}}, "overlap": {"overlap": {"x"}}, "dstGap": {"dstGap": {"x"}}, "dstOverlap": {"dstOverlap": {"x"}},
-			"model": {"model": {"nonesuch"}}, "params": {"params": {"{"}}, "prompt": {"prompt": {""}},
+			"name": {"name": {""}}, "cron": {"cron": {"61 * * * *"}}, "everySeconds": {"cron": {""}, "everySeconds": {"soon"}},
+			"timezone": {"timezone": {"+02:00"}},
+			"startAt":  {"startAt": {"tomorrow"}}, "endAt": {"endAt": {"2026-12-31T00:00"}}, "jitterSeconds": {"jitterSeconds": {"3601"}},
+			"catchUpWindowSeconds": {"catchUpWindowSeconds": {"-1"}},
+			"catchUp":              {"catchUp": {"SOME"}}, "overlap": {"overlap": {"x"}}, "dstGap": {"dstGap": {"x"}},
+			"dstOverlap": {"dstOverlap": {"x"}},
+			"model":      {"model": {"nonesuch"}}, "params": {"params": {"{"}}, "prompt": {"prompt": {""}},
 		} {
 			refused := b.post(t, "/schedules/new", valid(form))
 			require.Equal(t, http.StatusUnprocessableEntity, refused.Status, field)

@@ -32,12 +32,13 @@ func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
 // filmSchedule makes a schedule of a workflow of two jobs.
 func filmSchedule(t *testing.T, b *browser) *models.Schedule {
 	t.Helper()
-	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600, Request: schedule.Request{Workflow: &workflow.Input{
-		Name: "harbour film", Jobs: []workflow.Node{
-			{Key: "shots.s1", Job: submit.Submission{Model: "testcard", Prompt: "fog"}},
-			{Key: "shots.s2", After: []string{"shots.s1"}, Job: submit.Submission{Model: "testcard", Prompt: "dawn " + markup}},
-		},
-	}}})
+	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600,
+		Request: schedule.Request{Workflow: &workflow.Input{
+			Name: "harbour film", Jobs: []workflow.Node{
+				{Key: "shots.s1", Job: submit.Submission{Model: "testcard", Prompt: "fog"}},
+				{Key: "shots.s2", After: []string{"shots.s1"}, Job: submit.Submission{Model: "testcard", Prompt: "dawn " + markup}},
+			},
+		}}})
 	require.NoError(t, err)
 	return s
 }
@@ -139,7 +140,8 @@ func TestSchedule(t *testing.T) {
 
 		require.Equal(t, http.StatusOK, got.Status, got.Body)
 		for _, text := range []string{
-			"news", "0 9 * * *", "Europe/<wbr>Berlin", "up to 30 s", "the last one fires, up to 24 h 00 min late", "both run", "fire once, when the clock is put forward", "fire the first time",
+			"news", "0 9 * * *", "Europe/<wbr>Berlin", "up to 30 s", "the last one fires, up to 24 h 00 min late", "both run",
+			"fire once, when the clock is put forward", "fire the first time",
 			string(s.ID), `href="/jobs/` + string(slot.JobID), "the quota is used up", "trigger", "/jobs?q=schedule%3A" + string(s.ID),
 		} {
 			require.Contains(t, got.Body, text)
@@ -256,7 +258,8 @@ func TestSchedule(t *testing.T) {
 			for _, verb := range []string{"/pause", "/resume"} {
 				require.Equal(t, http.StatusNotFound, b.post(t, "/schedules/"+id+verb, nil).Status, id+verb)
 			}
-			require.Equal(t, http.StatusNotFound, b.post(t, "/schedules/"+id+"/trigger", url.Values{"since": {time.Now().Format(time.RFC3339Nano)}}).Status, id)
+			require.Equal(t, http.StatusNotFound, b.post(t, "/schedules/"+id+"/trigger",
+				url.Values{"since": {time.Now().Format(time.RFC3339Nano)}}).Status, id)
 		}
 	})
 
@@ -265,9 +268,11 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		b.Exec(t, "UPDATE schedules SET name = ?0, next_slot = NULL, next_fire_at = NULL, paused_at = now(), paused_by = ?0, pause_reason = ?0", markup)
+		b.Exec(t, "UPDATE schedules SET name = ?0, next_slot = NULL, next_fire_at = NULL, paused_at = now(), paused_by = ?0, pause_reason = ?0",
+			markup)
 
-		for _, path := range []string{"/schedules", address.Schedule(s.ID), address.Schedule(s.ID) + "/pause", address.Schedule(s.ID) + "/delete"} {
+		for _, path := range []string{"/schedules", address.Schedule(s.ID), address.Schedule(s.ID) + "/pause", address.Schedule(s.ID) +
+			"/delete"} {
 			got := b.get(t, path)
 			require.Equal(t, http.StatusOK, got.Status, path)
 			require.Contains(t, got.Body, "&lt;img class=pwned", path)
@@ -284,7 +289,8 @@ func TestSchedule(t *testing.T) {
 		s := b.schedule(t, "news")
 		logInAs(t, b, models.RoleViewer)
 
-		for path, buttons := range map[string]int{address.Schedule(s.ID): 1, address.Schedule(s.ID) + "/pause": 1, address.Schedule(s.ID) + "/delete": 1} {
+		for path, buttons := range map[string]int{address.Schedule(s.ID): 1, address.Schedule(s.ID) + "/pause": 1, address.Schedule(s.ID) +
+			"/delete": 1} {
 			forms := b.posted(t, path)
 			require.Len(t, forms, buttons, path)
 			require.Contains(t, forms[0].buttons[0], "disabled", path)

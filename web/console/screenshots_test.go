@@ -36,8 +36,10 @@ const (
 
 // scenes are the prompts of the exhibit, each with the colours of its picture.
 var scenes = []struct{ prompt, from, to string }{
-	{"A lighthouse in the fog, slow pan from the sea", "0x9fb4c7", "0x2b3a4a"}, {"Two foxes play in fresh snow, close-up", "0xeef2f7", "0xc96f3b"},
-	{"City street at night in the rain, neon signs", "0x1a1033", "0xe0359a"}, {"Timelapse of clouds over a mountain lake", "0x6aa5d8", "0x1d4d3b"},
+	{"A lighthouse in the fog, slow pan from the sea", "0x9fb4c7", "0x2b3a4a"}, {"Two foxes play in fresh snow, close-up", "0xeef2f7",
+		"0xc96f3b"},
+	{"City street at night in the rain, neon signs", "0x1a1033", "0xe0359a"}, {"Timelapse of clouds over a mountain lake", "0x6aa5d8",
+		"0x1d4d3b"},
 	{"A paper boat drifts down a gutter", "0x8d99a6", "0xd9c7a0"}, {"An old tram climbs a steep street at dusk", "0xf29e4c", "0x3d2645"},
 	{"Macro shot of a bee on lavender", "0x8c6bd1", "0x4b7f52"}, {"A chef flips a pancake, slow motion", "0xf3c969", "0x7a3e1d"},
 	{"Waves break over black rocks, aerial view", "0x1b6ca8", "0x0b132b"},
@@ -64,7 +66,8 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 			b.film(t, worker, fence, scene.from, scene.to)
 			continue
 		}
-		progress := models.Progress{Percent: float64(25 * (i - 5)), Phase: models.PhaseRendering, Message: "denoising", Step: new(12 * (i - 5)), TotalSteps: new(50)}
+		progress := models.Progress{Percent: float64(25 * (i - 5)), Phase: models.PhaseRendering, Message: "denoising", Step: new(12 * (i - 5)),
+			TotalSteps: new(50)}
 		_, err := b.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{Progress: progress})
 		require.NoError(t, err)
 		b.busy(t, worker, fence)
@@ -76,11 +79,13 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = scene.prompt })
 	}
 	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
-		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.", Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
+		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.",
+		Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
 	}))
 	return b, map[string]string{
-		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues", "dead-letters": "/dead-letters",
-		"gallery": "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
+		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues",
+		"dead-letters": "/dead-letters",
+		"gallery":      "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
 	}
 }
 
@@ -88,7 +93,8 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 func (b *browser) member(t *testing.T, pool *models.Pool, n int) jobs.Principal {
 	t.Helper()
 	_, secret, err := b.Registrar.Register(t.Context(), b.Enrolment, fleet.Registration{
-		Provider: pool.Provider, ProviderInstanceID: fmt.Sprintf("%s-%d", pool.Name, n), GPUCount: 1, PoolID: pool.ID, Region: pool.Region, Zone: pool.Zones[0],
+		Provider: pool.Provider, ProviderInstanceID: fmt.Sprintf("%s-%d", pool.Name, n), GPUCount: 1, PoolID: pool.ID, Region: pool.Region,
+		Zone:    pool.Zones[0],
 		GPUType: pool.GPUType, CapacityClass: pool.CapacityClass, Models: pool.Models, WarmModels: pool.Models, AgentVersion: "0.1.0",
 	})
 	require.NoError(t, err)
@@ -102,7 +108,8 @@ func (b *browser) film(t *testing.T, worker jobs.Principal, fence lease.Fence, f
 	t.Helper()
 	made := func(path string, options ...string) string {
 		source := "gradients=s=640x360:c0=" + from + ":c1=" + to + ":x0=0:y0=0:x1=640:y1=360:nb_colors=2:seed=1"
-		out, err := exec.CommandContext(t.Context(), "ffmpeg", append(append([]string{"-v", "error", "-f", "lavfi", "-i", source}, options...), path)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "ffmpeg", append(append([]string{"-v", "error", "-f", "lavfi", "-i", source}, options...),
+			path)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return path
 	}
@@ -129,7 +136,8 @@ func (b *browser) busy(t *testing.T, worker jobs.Principal, fence lease.Fence) {
 // moved is a job that one worker of the pool lost at 40 %, and that another goes on with.
 func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job {
 	t.Helper()
-	job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
+	job := jobstest.SubmitAs(t, b.Stack, b.Client,
+		func(in *submit.Submission) { in.Prompt = "A steam train crosses a viaduct in the morning light" })
 	_, held := b.Lease(t, first)
 	checkpoint := b.Upload(t, first, held, models.ArtifactCheckpoint, []byte("state"))
 	_, err := b.Attempts.CommitCheckpoint(t.Context(), first, held, jobs.Checkpoint{Object: checkpoint, Step: 20, Percent: 40})
@@ -138,7 +146,8 @@ func (b *browser) moved(t *testing.T, first, second jobs.Principal) *models.Job 
 	require.NoError(t, err)
 	granted, fence := b.Lease(t, second)
 	_, err = b.Attempts.ReportProgress(t.Context(), second, fence, lease.ProgressReport{
-		Progress: models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)}, ResumedFrom: granted.Checkpoints[0].ID,
+		Progress:    models.Progress{Percent: 62, Phase: models.PhaseRendering, Message: "denoising", Step: new(31), TotalSteps: new(50)},
+		ResumedFrom: granted.Checkpoints[0].ID,
 	})
 	require.NoError(t, err)
 	// Minutes instead of milliseconds, as in a real render.
@@ -166,7 +175,8 @@ func (b *browser) harbour(t *testing.T, worker jobs.Principal) *models.Workflow 
 		shot("shots.boats", "Fishing boats leave the harbour, wide shot", `{"durationSeconds": 4}`),
 		shot("shots.lamp", "On the pier, a keeper puts out the last lamp", pier),
 		shot("shots.gulls", "Gulls land on the pier, the camera pans up", pier),
-		{Key: "film", Job: submit.Submission{Model: "video.stitch", Params: []byte(`{"clips": ["{{shots.fog.video}}", "{{shots.lamp.video}}", "{{shots.gulls.video}}", "{{shots.boats.video}}"]}`)}},
+		{Key: "film", Job: submit.Submission{Model: "video.stitch",
+			Params: []byte(`{"clips": ["{{shots.fog.video}}", "{{shots.lamp.video}}", "{{shots.gulls.video}}", "{{shots.boats.video}}"]}`)}},
 		{Key: "thumbnail", Job: submit.Submission{Model: "video.thumbnail", Params: []byte(`{"video": "{{film.video}}"}`)}},
 	}}
 	film, _, err := b.Workflows.Submit(t.Context(), b.Client, in)
@@ -206,7 +216,8 @@ func TestScreenshots(t *testing.T) {
 			var picture []byte
 			require.NoError(t, chromedp.Run(ctx,
 				emulation.SetDeviceMetricsOverride(1280, 800, 1, false),
-				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+				emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme},
+					{Name: "prefers-reduced-motion", Value: "reduce"}}),
 				chromium.Visit(b.url+path),
 				chromium.Until("document.fonts.status === 'loaded' && (!document.querySelector('#stale') || document.querySelector('#pulse').dataset.state === 'live')"),
 				chromedp.ActionFunc(func(ctx context.Context) (err error) {

@@ -51,7 +51,8 @@ func TestBulkStory(t *testing.T) {
 	require.Regexp(t, `^Cancel 5.000 jobs\?$`, asked)
 	require.Equal(t, many, b.queued(t), "asking does nothing")
 
-	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`form[action="/bulk/new"] button[type="submit"]`), chromedp.WaitReady("#live .progress-line")))
+	require.NoError(t, chromedp.Run(ctx, chromedp.Click(`form[action="/bulk/new"] button[type="submit"]`),
+		chromedp.WaitReady("#live .progress-line")))
 	op := theBulk(t, b)
 	require.Equal(t, many, op.Matched)
 	changed := b.Submit(t) // it came later, and is none of them
@@ -161,7 +162,8 @@ func TestStories(t *testing.T) {
 		))
 		at := false
 		for range 60 {
-			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`document.activeElement.matches("form[action$='/retry'] button[type=submit]")`, &at)))
+			require.NoError(t, chromedp.Run(ctx, chromedp.Evaluate(`document.activeElement.matches("form[action$='/retry'] button[type=submit]")`,
+				&at)))
 			if at {
 				break
 			}

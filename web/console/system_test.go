@@ -56,13 +56,15 @@ func TestDoctorPage(t *testing.T) {
 		b := examined(t, func(func(done, of int, next string)) ([]doctor.Finding, error) {
 			return []doctor.Finding{
 				{Check: "redis", Level: doctor.LevelOK, Holds: "Redis answers."},
-				{Check: "schema", Level: doctor.LevelBroken, Holds: "The schema is current.", Found: "It is <old>.", Matters: "Queries fail.", Fix: "Run reelay migrate."},
+				{Check: "schema", Level: doctor.LevelBroken, Holds: "The schema is current.", Found: "It is <old>.", Matters: "Queries fail.",
+					Fix: "Run reelay migrate."},
 			}, problem
 		})
 
 		require.Equal(t, http.StatusOK, b.get(t, "/doctor").Status)
 		for _, page := range []string{result(t, b, "/doctor/live"), b.get(t, "/doctor").Body} {
-			for _, text := range []string{"1 of 2 checks passed", "is-broken", "It is &lt;old&gt;.", "Queries fail.", "Run reelay migrate.", "Redis answers.", "Run again"} {
+			for _, text := range []string{"1 of 2 checks passed", "is-broken", "It is &lt;old&gt;.", "Queries fail.", "Run reelay migrate.",
+				"Redis answers.", "Run again"} {
 				require.Contains(t, page, text)
 			}
 		}
@@ -138,9 +140,11 @@ func TestDoctorPage(t *testing.T) {
 		})
 		ctx, complaints := b.open(t, "/doctor")
 
-		require.NoError(t, chromedp.Run(ctx, chromium.Until("document.querySelector('.examining')?.textContent.includes('1 of 2, now the schema')")))
+		require.NoError(t, chromedp.Run(ctx,
+			chromium.Until("document.querySelector('.examining')?.textContent.includes('1 of 2, now the schema')")))
 		close(end)
-		require.NoError(t, chromedp.Run(ctx, chromium.Until("document.querySelector('#live').textContent.includes('1 of 1 checks passed') && document.querySelector('#stale').hidden")))
+		require.NoError(t, chromedp.Run(ctx,
+			chromium.Until("document.querySelector('#live').textContent.includes('1 of 1 checks passed') && document.querySelector('#stale').hidden")))
 		require.Empty(t, complaints())
 	})
 }
@@ -153,7 +157,8 @@ func TestSystemPage(t *testing.T) {
 		stack := jobstest.New(t)
 		config := configure(stack)
 		config.Redis = func(context.Context) *system.Redis {
-			return &system.Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)), BehindBytes: new(int64(2048))}
+			return &system.Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)),
+				BehindBytes: new(int64(2048))}
 		}
 		b := serve(t, stack, config)
 		b.logIn(t)
@@ -162,7 +167,8 @@ func TestSystemPage(t *testing.T) {
 		b.Exec(t, "INSERT INTO api_processes (id, seen_at) VALUES ('a1b2c3d4-0000-4000-8000-000000000000', clock_timestamp() - interval '1 minute')")
 
 		page := b.get(t, "/system").Body
-		first, second := &lease.Presence{DB: b.DB, Kind: models.ProcessAPI, Version: "0.1.0", Host: "host-<a>"}, &lease.Presence{DB: b.DB, Kind: models.ProcessControl, Version: "0.2.0"}
+		first, second := &lease.Presence{DB: b.DB, Kind: models.ProcessAPI, Version: "0.1.0", Host: "host-<a>"},
+			&lease.Presence{DB: b.DB, Kind: models.ProcessControl, Version: "0.2.0"}
 		require.NoError(t, first.Pass(t.Context()))
 		require.NoError(t, second.Pass(t.Context()))
 		told := b.get(t, "/system").Body
@@ -175,7 +181,8 @@ func TestSystemPage(t *testing.T) {
 		require.Contains(t, alone, ">control<", "some process of control may not tell its version")
 		require.Regexp(t, `(?s)Answers in.*?1\.2 ms.*?behind by`, page)
 
-		for _, text := range []string{"7.0.&lt;15&gt;", "api a1b2c3d4", "is-silent", ">control<", "0.0.1-old", "Some workers run another version", "Oldest message of the outbox"} {
+		for _, text := range []string{"7.0.&lt;15&gt;", "api a1b2c3d4", "is-silent", ">control<", "0.0.1-old", "Some workers run another version",
+			"Oldest message of the outbox"} {
 			require.Contains(t, page, text)
 		}
 	})

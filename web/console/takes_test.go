@@ -17,7 +17,8 @@ import (
 // of their page.
 func (b *browser) take(t *testing.T, n int) (drafts []*models.Job, page string) {
 	t.Helper()
-	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox in the snow", Draft: &submit.Draft{Steps: 6}}, 2, []int64{7, 11})
+	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox in the snow",
+		Draft: &submit.Draft{Steps: 6}}, 2, []int64{7, 11})
 	require.NoError(t, err)
 	worker := b.Worker(t, "one")
 	for i, one := range made {

@@ -39,10 +39,12 @@ func readText(n *html.Node, all *strings.Builder) {
 func TestOddTime(t *testing.T) {
 	t.Parallel()
 
-	for _, odd := range []string{"Nov 27, 12:18 AM", "12:30am", "at 3 PM", "2026-11-27T01:19:38Z", "2026-11-27 01:19", "01:19:38.9", "1h30m", "2m8s", "ends in 0:23"} {
+	for _, odd := range []string{"Nov 27, 12:18 AM", "12:30am", "at 3 PM", "2026-11-27T01:19:38Z", "2026-11-27 01:19", "01:19:38.9", "1h30m",
+		"2m8s", "ends in 0:23"} {
 		require.Regexp(t, oddTime, odd)
 	}
-	for _, fine := range []string{"27 Nov 01:19 UTC", "27 Nov 2025 01:19:38 UTC", "01:19:38", "2 min 08 s", "1.5 s", "1 h 00 min", "3 days ago", "16:9", "every weekday at 09:00", "10 amber"} {
+	for _, fine := range []string{"27 Nov 01:19 UTC", "27 Nov 2025 01:19:38 UTC", "01:19:38", "2 min 08 s", "1.5 s", "1 h 00 min",
+		"3 days ago", "16:9", "every weekday at 09:00", "10 amber"} {
 		require.NotRegexp(t, oddTime, fine)
 	}
 }

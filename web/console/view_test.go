@@ -50,9 +50,11 @@ func TestViews(t *testing.T) {
 		b := operator(t)
 		b.Submit(t)
 		id := models.NewViewID()
-		require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: id, Owner: "somebody", Shared: true, Name: "Old", Query: "q=colour%3Ared"}))
+		require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: id, Owner: "somebody", Shared: true, Name: "Old",
+			Query: "q=colour%3Ared"}))
 
-		require.Contains(t, b.get(t, "/views").Body, "This view no longer works: The search cannot be read at character 1: there is no key &#34;colour&#34;")
+		require.Contains(t, b.get(t, "/views").Body,
+			"This view no longer works: The search cannot be read at character 1: there is no key &#34;colour&#34;")
 		opened := b.get(t, "/jobs?q=colour%3Ared")
 		require.Equal(t, http.StatusUnprocessableEntity, opened.Status)
 		require.Contains(t, opened.Body, "<mark>colour:red</mark>")

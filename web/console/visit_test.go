@@ -92,8 +92,10 @@ func TestFlash(t *testing.T) {
 			return got.Body
 		}
 
-		require.Contains(t, shown(base64.RawURLEncoding.EncodeToString([]byte("<script>alert(1)</script>"))), "&lt;script&gt;alert(1)&lt;/script&gt;")
-		for _, bad := range []string{"%%%", "=", base64.RawURLEncoding.EncodeToString([]byte("\xff")), base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("a", 501)))} {
+		require.Contains(t, shown(base64.RawURLEncoding.EncodeToString([]byte("<script>alert(1)</script>"))),
+			"&lt;script&gt;alert(1)&lt;/script&gt;")
+		for _, bad := range []string{"%%%", "=", base64.RawURLEncoding.EncodeToString([]byte("\xff")),
+			base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("a", 501)))} {
 			require.NotContains(t, shown(bad), `class="flash"`, bad)
 		}
 	})

@@ -27,7 +27,8 @@ func TestWebhookPages(t *testing.T) {
 		require.Equal(t, http.StatusUnprocessableEntity, bad.Status)
 		require.Contains(t, bad.Body, `value="ftp://&lt;b&gt;"`, "what was typed stays")
 
-		made := b.post(t, "/webhooks/new", url.Values{"id": {string(models.NewWebhookEndpointID())}, "url": {answers.URL + "/?<script>"}, "format": {"STANDARD"}})
+		made := b.post(t, "/webhooks/new", url.Values{"id": {string(models.NewWebhookEndpointID())}, "url": {answers.URL + "/?<script>"},
+			"format": {"STANDARD"}})
 
 		require.Contains(t, made.Body, "shown only once")
 		secret := regexp.MustCompile(`whsec_[^<"]+`).FindString(made.Body)
@@ -97,7 +98,8 @@ func TestJobForm(t *testing.T) {
 
 	soon := time.Now().UTC().AddDate(0, 0, 2).Format("2006-01-02T15:04")
 	full := url.Values{
-		"model": {"testcard"}, "prompt": {"<b>fog"}, "priority": {"7"}, "userId": {"u-1"}, "metadata": {`{"campaign": "<i>"}`}, "maxAttempts": {"2"},
+		"model": {"testcard"}, "prompt": {"<b>fog"}, "priority": {"7"}, "userId": {"u-1"}, "metadata": {`{"campaign": "<i>"}`},
+		"maxAttempts":    {"2"},
 		"timeoutSeconds": {"600"}, "callbackUrl": {"https://example.com/told"}, "runAt": {"2026-01-01T00:00"}, "idempotencyKey": {"once"},
 		"backoff": {"FIXED"}, "retry.initialDelaySeconds": {"2.5"}, "retry.maxDelaySeconds": {"60"}, "finishBy": {soon},
 		"takes": {"1"}, "draftSteps": {"30"},
@@ -119,7 +121,8 @@ func TestJobForm(t *testing.T) {
 		require.Contains(t, clone, `&lt;b&gt;fog</textarea>`)
 		require.Regexp(t, `name="priority"[^>]* value="7"`, clone)
 		require.Contains(t, clone, "&lt;i&gt;")
-		for name, value := range map[string]string{"retry.initialDelaySeconds": "2.5", "retry.maxDelaySeconds": "60", "finishBy": soon, "draftSteps": "30", "takes": "1", "runAt": ""} {
+		for name, value := range map[string]string{"retry.initialDelaySeconds": "2.5", "retry.maxDelaySeconds": "60", "finishBy": soon,
+			"draftSteps": "30", "takes": "1", "runAt": ""} {
 			require.Regexp(t, `name="`+name+`"[^>]* value="`+value+`"`, clone)
 		}
 		require.Contains(t, clone, `<option value="FIXED" selected>`)
@@ -145,7 +148,8 @@ func TestJobForm(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		for name, value := range map[string]string{"priority": "x", "runAt": "soon", "metadata": "{", "dependsOn": string(models.NewJobID()), "callbackUrl": "ftp://x"} {
+		for name, value := range map[string]string{"priority": "x", "runAt": "soon", "metadata": "{", "dependsOn": string(models.NewJobID()),
+			"callbackUrl": "ftp://x"} {
 			form := url.Values{"model": {"testcard"}, "prompt": {"fog"}, name: {value}}
 			got := b.post(t, "/jobs/new", form)
 			require.Equal(t, http.StatusUnprocessableEntity, got.Status, name)

@@ -21,7 +21,8 @@ func TestGPULine(t *testing.T) {
 	worker := b.Worker(t, "one")
 	_, fence := b.Lease(t, worker)
 	_, err := b.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{
-		{Utilization: new(0.97), MemoryUsedBytes: new(int64(60 << 30)), MemoryTotalBytes: new(int64(80 << 30)), TemperatureC: new(64.4), PowerW: new(652.3)},
+		{Utilization: new(0.97), MemoryUsedBytes: new(int64(60 << 30)), MemoryTotalBytes: new(int64(80 << 30)), TemperatureC: new(64.4),
+			PowerW: new(652.3)},
 		{Index: 1, ECCUncorrected: new(int64(2)), Xid: new(79)},
 	})
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func TestGPULine(t *testing.T) {
 
 	got := b.get(t, "/workers").Body
 
-	require.Regexp(t, `aria-label="75 %".*<span class="num">60 of 80 GiB</span>\s*<span class="quiet">97 %, 64 °C, 652 W</span>\s*</span>`, got)
+	require.Regexp(t, `aria-label="75 %".*<span class="num">60 of 80 GiB</span>\s*<span class="quiet">97 %, 64 °C, 652 W</span>\s*</span>`,
+		got)
 	require.Contains(t, got, `<span class="error"> 2 uncorrected memory errors, XID 79</span>`)
 }
 
@@ -127,10 +129,12 @@ func TestWorkerPage(t *testing.T) {
 		require.Contains(t, got, "<li>the &lt;i&gt;end</li>")
 		require.Regexp(t, `(?s)Quarantined by test ADMIN.*loud &lt;fan&gt;`, got)
 		require.NotContains(t, got, "<script>alert")
-		require.Regexp(t, `(?s)Hosts that lost or crashed.*?href="`+path+`">host-&lt;b&gt;7</a>.*?data-label="Crashed">1<.*?data-label="Wasted">1 min 30 s.*?data-label="Quarantine" title="loud &lt;fan&gt;".*?quarantined</span>\s+until <time`, list)
+		require.Regexp(t, `(?s)Hosts that lost or crashed.*?href="`+path+
+			`">host-&lt;b&gt;7</a>.*?data-label="Crashed">1<.*?data-label="Wasted">1 min 30 s.*?data-label="Quarantine" title="loud &lt;fan&gt;".*?quarantined</span>\s+until <time`, list)
 		require.NotContains(t, list, ">drill</span>")
 		b.Exec(t, "UPDATE jobs SET model = 'drill'")
-		require.Regexp(t, `(?s)host-&lt;b&gt;7</a>\s+<span class="badge"[^>]*>drill</span>`, b.get(t, "/workers").Body, "what was asked to crash is marked")
+		require.Regexp(t, `(?s)host-&lt;b&gt;7</a>\s+<span class="badge"[^>]*>drill</span>`, b.get(t, "/workers").Body,
+			"what was asked to crash is marked")
 		require.Equal(t, http.StatusNotFound, b.get(t, "/workers/wrk_x").Status)
 	})
 
@@ -219,7 +223,8 @@ func TestWorkerActions(t *testing.T) {
 		}
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path+"/quarantine", url.Values{"minutes": {"soon"}, "reason": {"hot"}}).Status)
 
-		require.Equal(t, "/workers", b.post(t, path+"/quarantine", url.Values{"minutes": {"30"}, "reason": {"it runs hot"}}).Header.Get("Location"))
+		require.Equal(t, "/workers", b.post(t, path+"/quarantine",
+			url.Values{"minutes": {"30"}, "reason": {"it runs hot"}}).Header.Get("Location"))
 
 		shown := b.get(t, "/workers").Body
 		require.Regexp(t, `title="it runs hot"><span class="badge is-quarantined">quarantined</span>\s+<span class="quiet">until\s+<time[^>]*>\d+ \w{3} \d\d:\d\d UTC`, shown)

@@ -63,7 +63,8 @@ func malformed(err error) *Refusal {
 	case errors.Is(err, wellformed.ErrNotUTF8):
 		return refuse(http.StatusBadRequest, Malformed, "The body is not valid UTF-8.")
 	case errors.Is(err, wellformed.ErrLoneSurrogate):
-		return refuse(http.StatusBadRequest, Malformed, `The body contains half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
+		return refuse(http.StatusBadRequest, Malformed,
+			`The body contains half of a character (a \ud800–\udfff escape without its other half): send the whole character.`)
 	case errors.Is(err, wellformed.ErrTooDeep):
 		return refuse(http.StatusBadRequest, Malformed, "The body is nested more than %d levels deep.", wellformed.MaxDepth)
 	}

@@ -32,6 +32,7 @@ func TestListChanges(t *testing.T) {
 	require.NotNil(t, first.body["next"])
 	require.Equal(t, http.StatusForbidden, a.get(t, path).status)
 	for _, wrong := range []string{"?kind=coffee", "?since=yesterday", "?limit=0", "?after=x"} {
-		require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.ask(t, http.MethodGet, path+wrong, "", viewer).status, wrong)
+		require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, a.ask(t, http.MethodGet, path+wrong, "", viewer).status,
+			wrong)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // requests are the schemas of bodies of requests, which have no other fields than they describe.
 // Later releases can add fields to responses.
 var requests = []string{
-	"VideoRequest", "JobRequest", "ScheduleRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "DraftAsked", "InputRequest", "HaltRequest",
+	"VideoRequest", "JobRequest", "ScheduleRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "DraftAsked", "InputRequest",
+	"HaltRequest",
 }
 
 // encoded returns the OpenAPI document: what huma describes, and what the domain and the handler

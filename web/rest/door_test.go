@@ -57,7 +57,8 @@ func TestDoor(t *testing.T) {
 		"a list of jobs, posted to":    {"POST", "/api/v1/models", "{}", nil, "405 INVALID_INPUT"},
 		"an estimate, read":            {"GET", videos + "/estimate", "", nil, "405 INVALID_INPUT"},
 		"the schedules, deleted":       {"DELETE", "/api/v1/jobs/recurring", "", nil, "405 INVALID_INPUT"},
-		"an estimate as a form":        {"POST", videos + "/estimate", "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"), "415 INVALID_INPUT"},
+		"an estimate as a form": {"POST", videos + "/estimate", "prompt=x", h("Content-Type", "application/x-www-form-urlencoded"),
+			"415 INVALID_INPUT"},
 		"a list as pages":              {"GET", videos, "", h("Accept", "text/html"), "406 INVALID_INPUT"},
 		"a list as a stream":           {"GET", "/api/v1/jobs", "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
 		"a list without a key":         {"GET", "/api/v1/jobs", "", h("Authorization"), "401 UNAUTHENTICATED"},
@@ -84,14 +85,18 @@ func TestDoor(t *testing.T) {
 		"a truncated document":         {"POST", videos, `{"prompt": "x"`, nil, "400 INVALID_INPUT"},
 		"two documents":                {"POST", videos, video + video, nil, "400 INVALID_INPUT"},
 		"a duplicate key":              {"POST", videos, `{"prompt": "x", "prompt": "y"}`, nil, "400 INVALID_INPUT prompt"},
-		"a key twice, inside":          {"POST", videos, `{"prompt": "x", "metadata": {"a": [{}, {"b": 1, "b": 2}]}}`, nil, "400 INVALID_INPUT metadata.a.1.b"},
-		"bad UTF-8":                    {"POST", videos, "{\"prompt\": \"\xff\"}", nil, "400 INVALID_INPUT"},
-		"half a character":             {"POST", videos, `{"prompt": "\ud83d"}`, nil, "400 INVALID_INPUT"},
-		"too deep":                     {"POST", videos, strings.Repeat("[", 100_000), nil, "400 INVALID_INPUT"},
-		"a repeated idempotency key":   {"POST", videos, video, h("Idempotency-Key", "a", "a"), "400 INVALID_INPUT Idempotency-Key"},
-		"two idempotency keys":         {"POST", videos, `{"prompt": "x", "idempotency_key": "a"}`, h("Idempotency-Key", "b"), "422 INVALID_INPUT idempotency_key"},
-		"a long idempotency key":       {"POST", videos, video, h("Idempotency-Key", strings.Repeat("k", 256)), "422 INVALID_INPUT idempotency_key"},
-		"a long unknown field":         {"POST", videos, `{"prompt": "x", "` + strings.Repeat("f", 5000) + `": 1}`, nil, "422 INVALID_INPUT " + strings.Repeat("f", 64) + "…"},
+		"a key twice, inside": {"POST", videos, `{"prompt": "x", "metadata": {"a": [{}, {"b": 1, "b": 2}]}}`, nil,
+			"400 INVALID_INPUT metadata.a.1.b"},
+		"bad UTF-8":                  {"POST", videos, "{\"prompt\": \"\xff\"}", nil, "400 INVALID_INPUT"},
+		"half a character":           {"POST", videos, `{"prompt": "\ud83d"}`, nil, "400 INVALID_INPUT"},
+		"too deep":                   {"POST", videos, strings.Repeat("[", 100_000), nil, "400 INVALID_INPUT"},
+		"a repeated idempotency key": {"POST", videos, video, h("Idempotency-Key", "a", "a"), "400 INVALID_INPUT Idempotency-Key"},
+		"two idempotency keys": {"POST", videos, `{"prompt": "x", "idempotency_key": "a"}`, h("Idempotency-Key", "b"),
+			"422 INVALID_INPUT idempotency_key"},
+		"a long idempotency key": {"POST", videos, video, h("Idempotency-Key", strings.Repeat("k", 256)),
+			"422 INVALID_INPUT idempotency_key"},
+		"a long unknown field": {"POST", videos, `{"prompt": "x", "` + strings.Repeat("f", 5000) + `": 1}`, nil, "422 INVALID_INPUT " +
+			strings.Repeat("f", 64) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,12 +123,18 @@ func TestSuggestions(t *testing.T) {
 
 	a := newAPI(t)
 	for name, c := range map[string]struct{ path, body, want string }{
-		"a field":                {videos, `{"prompt": "x", "modelversion": "testcard"}`, `There is no field modelversion here; did you mean "model_version"?`},
-		"a field inside":         {work, `{"payload": {"prompt": "x"}, "retry_policy": {"max_retrys": 1}}`, `retry_policy.max_retrys here; did you mean "max_retries"?`},
-		"a field of a node":      {"/api/v1/workflows", `{"name": "x", "jobs": [{"key": "a", "job": {"modle": "testcard", "payload": {"prompt": "x"}}}]}`, `did you mean "model"?`},
-		"a parameter":            {work, `{"payload": {"prompt": "x", "durationSecs": 1}}`, `Unknown parameter "durationSecs"; did you mean "durationSeconds"?`},
-		"a model":                {work, `{"model": "tescard", "payload": {"prompt": "x"}}`, `There is no model of that name; did you mean "testcard"?`},
-		"a value":                {work, `{"payload": {"prompt": "x"}, "priority": "hihg"}`, `priority must be critical, high, normal or low; did you mean "high"?`},
+		"a field": {videos, `{"prompt": "x", "modelversion": "testcard"}`,
+			`There is no field modelversion here; did you mean "model_version"?`},
+		"a field inside": {work, `{"payload": {"prompt": "x"}, "retry_policy": {"max_retrys": 1}}`,
+			`retry_policy.max_retrys here; did you mean "max_retries"?`},
+		"a field of a node": {"/api/v1/workflows",
+			`{"name": "x", "jobs": [{"key": "a", "job": {"modle": "testcard", "payload": {"prompt": "x"}}}]}`, `did you mean "model"?`},
+		"a parameter": {work, `{"payload": {"prompt": "x", "durationSecs": 1}}`,
+			`Unknown parameter "durationSecs"; did you mean "durationSeconds"?`},
+		"a model": {work, `{"model": "tescard", "payload": {"prompt": "x"}}`,
+			`There is no model of that name; did you mean "testcard"?`},
+		"a value": {work, `{"payload": {"prompt": "x"}, "priority": "hihg"}`,
+			`priority must be critical, high, normal or low; did you mean "high"?`},
 		"a tier":                 {videos, `{"prompt": "x", "priority_tier": "entreprise"}`, `did you mean "enterprise"?`},
 		"a status":               {videos + "?status=cancled", "", `did you mean "cancelled"?`},
 		"a parameter of the URL": {work + "?statu=queued", "", `There is no parameter statu here; did you mean "status"?`},
@@ -187,14 +198,16 @@ func TestDeletedJob(t *testing.T) {
 	for _, path := range []string{videos, work} {
 		require.NotEmpty(t, a.get(t, path+"/"+string(id)).body["deleted_at"], path)
 	}
-	require.NotEmpty(t, a.post(t, videos, map[string]any{"prompt": "x", "idempotency_key": "k"}).body["deleted_at"], "the key returns the deleted job")
+	require.NotEmpty(t, a.post(t, videos, map[string]any{"prompt": "x", "idempotency_key": "k"}).body["deleted_at"],
+		"the key returns the deleted job")
 }
 
 func TestNeedlessBody(t *testing.T) {
 	t.Parallel()
 
 	a := newAPI(t)
-	for path, want := range map[string]string{videos: "400 INVALID_INPUT", "/api/v1/inputs": "405 INVALID_INPUT", "/api/nowhere": "404 NOT_FOUND"} {
+	for path, want := range map[string]string{videos: "400 INVALID_INPUT", "/api/v1/inputs": "405 INVALID_INPUT",
+		"/api/nowhere": "404 NOT_FOUND"} {
 		got := a.ask(t, http.MethodGet, path, "{}", nil)
 		require.Equal(t, want, fmt.Sprint(got.status, " ", got.code()), got.raw)
 	}

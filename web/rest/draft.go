@@ -46,6 +46,7 @@ func (s *service) registerDrafts(api huma.API) {
 			return nil, err
 		}
 		sum := func(d models.DraftSum) draftSum { return draftSum(d) }
-		return &draftUsageOutput{CacheControl: "no-store", Body: draftUsage{sum(usage.Undecided), sum(usage.Continued), sum(usage.Discarded)}}, nil
+		return &draftUsageOutput{CacheControl: "no-store", Body: draftUsage{sum(usage.Undecided), sum(usage.Continued), sum(usage.Discarded)}},
+			nil
 	})
 }

@@ -12,7 +12,8 @@ func TestDraftUsage(t *testing.T) {
 	t.Parallel()
 
 	a := newAPI(t)
-	first, _ := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "draft": map[string]any{"steps": 6}}).body["job_id"].(string)
+	first, _ := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"},
+		"draft": map[string]any{"steps": 6}}).body["job_id"].(string)
 	a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "draft": map[string]any{"steps": 6}})
 	require.Equal(t, http.StatusOK, a.ask(t, http.MethodDelete, work+"/"+first, "", nil).status)
 	a.Exec(t, "UPDATE jobs SET handle = 'remote-1' WHERE id = ?", models.JobID(first))

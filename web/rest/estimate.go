@@ -25,12 +25,15 @@ func (s *service) registerEstimates(api huma.API) {
 	const description = "Takes the body of a submit, but submits nothing. The response is an estimate from the current queue and workers. Invalid input is refused like at a submit."
 	refusals := []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
 	serve(api, huma.Operation{
-		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a video",
+		OperationID: "estimateVideo", Method: http.MethodPost, Path: videosPath + "/estimate", DefaultStatus: http.StatusOK,
+		Summary:     "Estimate wait and render time of a video",
 		Description: description, Errors: refusals,
-		RequestBody: example("A video of four seconds", map[string]any{"prompt": "A lighthouse in the fog", "duration_sec": 4, "resolution": "720p"}),
+		RequestBody: example("A video of four seconds", map[string]any{"prompt": "A lighthouse in the fog", "duration_sec": 4,
+			"resolution": "720p"}),
 	}, s.estimateVideo)
 	serve(api, huma.Operation{
-		OperationID: "estimateJob", Method: http.MethodPost, Path: jobsPath + "/estimate", DefaultStatus: http.StatusOK, Summary: "Estimate wait and render time of a job of any type",
+		OperationID: "estimateJob", Method: http.MethodPost, Path: jobsPath + "/estimate", DefaultStatus: http.StatusOK,
+		Summary:     "Estimate wait and render time of a job of any type",
 		Description: description, Errors: refusals,
 		RequestBody: example("A video of four seconds, of low priority", map[string]any{
 			"model": "testcard", "priority": "low", "payload": map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},

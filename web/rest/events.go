@@ -64,7 +64,8 @@ func (s *service) registerEvents(api huma.API) {
 		Responses: map[string]*huma.Response{
 			"200": {Description: "The events", Content: map[string]*huma.MediaType{
 				"application/json": {Schema: schema.Schema(reflect.TypeFor[events](), true, "Events")},
-				eventStream:        {Schema: &huma.Schema{Type: huma.TypeString, Description: "id: seq, event: type, data: one event as JSON. While the job waits, also event: waiting (without an id), data: {waiting_for: [{code, message, until}]}, whenever the reasons change; an empty list when it waits no longer."}},
+				eventStream: {Schema: &huma.Schema{Type: huma.TypeString,
+					Description: "id: seq, event: type, data: one event as JSON. While the job waits, also event: waiting (without an id), data: {waiting_for: [{code, message, until}]}, whenever the reasons change; an empty list when it waits no longer."}},
 			}},
 			"204": {Description: "The stream has nothing more: the job's last event was read."},
 		},

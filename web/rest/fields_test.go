@@ -15,7 +15,8 @@ import (
 // FuzzFields passes any params and payload through the code that handles them before the
 // domain does.
 func FuzzFields(f *testing.F) {
-	for _, seed := range []string{`{"fps": 9}`, `{"prompt": "x", "seed": 1e400}`, `null`, `{}`, `[]`, `{"prompt": null}`, `{"prompt": 7}`, ``} {
+	for _, seed := range []string{`{"fps": 9}`, `{"prompt": "x", "seed": 1e400}`, `null`, `{}`, `[]`, `{"prompt": null}`, `{"prompt": 7}`,
+		``} {
 		f.Add([]byte(seed), "x", "4.0")
 	}
 	catalogue, err := catalogue.Load()

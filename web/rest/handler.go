@@ -80,7 +80,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 		err := readBody(w, r, bound)
 		if takesLarge(pattern) && r.ContentLength < 0 && isTooLarge(err) {
-			return refused(http.StatusRequestEntityTooLarge, "The body is larger than %d KiB. A workflow may have %d KiB if its size is known: send it with a Content-Length.", bound>>10, httpguard.LargeBody>>10)
+			return refused(http.StatusRequestEntityTooLarge,
+				"The body is larger than %d KiB. A workflow may have %d KiB if its size is known: send it with a Content-Length.", bound>>10,
+				httpguard.LargeBody>>10)
 		}
 		if err != nil {
 			return err

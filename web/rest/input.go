@@ -34,7 +34,8 @@ type inputOutput struct {
 
 func (s *service) registerInputs(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "createInput", Method: http.MethodPost, Path: inputsPath, DefaultStatus: http.StatusCreated, Summary: "Request a link to upload a file that jobs start from",
+		OperationID: "createInput", Method: http.MethodPost, Path: inputsPath, DefaultStatus: http.StatusCreated,
+		Summary:     "Request a link to upload a file that jobs start from",
 		Description: "Then name the artifact in the payload of a job. A file that no job uses within a day is deleted: see docs/users/inputs.md.",
 		Errors:      []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 		RequestBody: example("A video", map[string]any{"content_type": "video/mp4", "size_bytes": 1048576, "checksum": "AAAAAA=="}),

@@ -26,10 +26,12 @@ func TestCreateInput(t *testing.T) {
 	for name, value := range got.body["headers"].(map[string]any) {
 		headers[name] = value.(string)
 	}
-	link := jobs.UploadLink{Link: jobs.Link(got.body["url"].(string)), Method: got.body["method"].(string), Headers: headers, ExpiresAt: expires}
+	link := jobs.UploadLink{Link: jobs.Link(got.body["url"].(string)), Method: got.body["method"].(string), Headers: headers,
+		ExpiresAt: expires}
 	require.Equal(t, http.StatusOK, a.Send(t, link, data))
 	// The test card takes no video, so the refusal shows that the file is known, and its kind.
-	refused := a.post(t, work, map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "p", "referenceImage": got.body["artifact_id"]}})
+	refused := a.post(t, work, map[string]any{"model": "testcard",
+		"payload": map[string]any{"prompt": "p", "referenceImage": got.body["artifact_id"]}})
 	require.Equal(t, http.StatusUnprocessableEntity, refused.status, refused.raw)
 	require.Equal(t, "payload.referenceImage", refused.body["field"], refused.raw)
 	for field, value := range map[string]any{"content_type": "text/html", "size_bytes": 0, "checksum": "x"} {

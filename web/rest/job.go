@@ -98,7 +98,8 @@ type jobOutput struct {
 func (s *service) registerJobs(api huma.API) {
 	serve(api, huma.Operation{
 		OperationID: "createJob", Method: http.MethodPost, Path: jobsPath, DefaultStatus: http.StatusCreated, Summary: "Submit a job of any type",
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+			http.StatusTooManyRequests},
 		RequestBody: example("A video with two retries", map[string]any{
 			"job_type": "video.generate", "model": "testcard", "priority": "high", "idempotency_key": "order-1235",
 			"payload":      map[string]any{"prompt": "A lighthouse in the fog", "durationSeconds": 4},
@@ -116,7 +117,8 @@ func (s *service) registerJobs(api huma.API) {
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, s.cancelJob)
 	serve(api, huma.Operation{
-		OperationID: "continueJob", Method: http.MethodPost, Path: jobsPath + "/{id}/continue", DefaultStatus: http.StatusCreated, Summary: "Make the video of a draft",
+		OperationID: "continueJob", Method: http.MethodPost, Path: jobsPath + "/{id}/continue", DefaultStatus: http.StatusCreated,
+		Summary:     "Make the video of a draft",
 		Description: "Submits the job that begins with the checkpoint of a completed draft. A draft is continued once: a repeated request returns the same job.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
 	}, s.continueJob)
@@ -124,7 +126,8 @@ func (s *service) registerJobs(api huma.API) {
 
 // jobNames are the request's names of the domain's fields.
 var jobNames = map[string]string{
-	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url", "prompt": "payload.prompt", "params": "payload", "userId": "user_id",
+	"type": "job_type", "tier": "priority", "runAt": "execute_at", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url",
+	"prompt": "payload.prompt", "params": "payload", "userId": "user_id",
 	"maxAttempts": "retry_policy.max_retries", "retry": "retry_policy", "retry.initialDelaySeconds": "retry_policy.initial_delay_sec",
 	"dependsOn": "depends_on", "timeoutSeconds": "timeout_seconds", "expiresAt": "expires_at", "requireRegion": "require_region",
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour",
@@ -154,7 +157,8 @@ func (s *service) continueJob(ctx context.Context, in *JobPath) (*scheduledOutpu
 func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 	url := callerOf(ctx).base + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
-		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), DeletedAt: knownTime(job.DeletedAt), StatusURL: url,
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), DeletedAt: knownTime(job.DeletedAt),
+		StatusURL: url,
 	}}
 }
 
@@ -191,8 +195,9 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 		return submit.Submission{}, err
 	}
 	submission := submit.Submission{
-		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback, IdempotencyKey: key,
-		AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
+		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback,
+		IdempotencyKey: key,
+		AtMostOnce:     asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
 	asked.Own.addTo(&submission)
 	if err := asked.Placing.addTo(&submission); err != nil {
@@ -345,7 +350,8 @@ func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobV
 func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
-		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt), DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
+		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
+		DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
 		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: knownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
 		Inputs: []jobInputView{}, Constraints: query.ConstraintsOf(job), Given: query.GivenOf(job),

@@ -35,7 +35,8 @@ func TestCreateJob(t *testing.T) {
 
 		require.Equal(t, http.StatusCreated, got.status, got.raw)
 		id, _ := got.body["job_id"].(string)
-		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "status_url": a.Base + work + "/" + id}, got.body)
+		require.Equal(t, map[string]any{"job_id": id, "status": "scheduled", "execute_at": at.Format(time.RFC3339), "status_url": a.Base + work +
+			"/" + id}, got.body)
 		require.Equal(t, a.Base+work+"/"+id, got.header.Get("Location"))
 		job := a.Reload(t, models.JobID(id))
 		require.Equal(t, 1, job.MaxAttempts)
@@ -45,7 +46,8 @@ func TestCreateJob(t *testing.T) {
 		require.InDelta(t, 0.5, *job.RetryPolicy.InitialDelaySeconds, 0)
 		read := a.get(t, work+"/"+id)
 		require.Equal(t, map[string]any{
-			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "timeout_seconds": 600.0, "execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
+			"job_id": id, "job_type": "video.generate", "model": "testcard", "status": "scheduled", "timeout_seconds": 600.0,
+			"execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
 			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil, "inputs": []any{},
 			"user_id": nil, "metadata": nil,
 		}, read.body)
@@ -78,35 +80,38 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {}}`:            "422 INVALID_INPUT payload.prompt",
 			`{"payload": {"prompt": 7}}`: "422 INVALID_INPUT payload.prompt",
 			`{"payload": []}`:            "422 INVALID_INPUT payload",
-			`{"payload": {"prompt": "x", "fps": 99}}`:                                                                                      "422 INVALID_INPUT payload.fps",
-			`{"payload": {"prompt": "x", "y": 1}}`:                                                                                         "422 INVALID_INPUT payload.y",
-			`{"payload": {"prompt": "x", "fps": 1e400}}`:                                                                                   "422 INVALID_INPUT payload.fps",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1e400}}`:                                                         "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1.5}}`:                                                           "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "job_type": "mail.send"}`:                                                                        "422 INVALID_INPUT job_type",
-			`{"payload": {"prompt": "x"}, "job_type": "mail.send", "model": "testcard"}`:                                                   "422 INVALID_INPUT job_type",
-			`{"payload": {"prompt": "x"}, "model": "nope"}`:                                                                                "422 INVALID_INPUT model",
-			`{"payload": {"prompt": "x"}, "priority": "HIGH"}`:                                                                             "422 INVALID_INPUT priority",
-			`{"payload": {"prompt": "x"}, "execute_at": "tomorrow"}`:                                                                       "422 INVALID_INPUT execute_at",
-			`{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`:                                                           "422 INVALID_INPUT execute_at",
-			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") + `+24:00"}`: "422 INVALID_INPUT execute_at",
-			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") + `,5Z"}`:    "422 INVALID_INPUT execute_at",
-			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02") + `T9:00:00Z"}`:       "422 INVALID_INPUT execute_at",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`:                                                            "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": -1}}`:                                                            "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"backoff": "none"}}`:                                                            "422 INVALID_INPUT retry_policy.backoff",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"initial_delay_sec": 0}}`:                                                       "422 INVALID_INPUT retry_policy.initial_delay_sec",
-			`{"payload": {"prompt": "x"}, "retry_policy": {"delay": 1}}`:                                                                   "422 INVALID_INPUT retry_policy.delay",
-			`{"payload": {"prompt": "x"}, "at_most_once": "yes"}`:                                                                          "422 INVALID_INPUT at_most_once",
-			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"max_retries": 1}}`:                                       "422 INVALID_INPUT retry_policy.max_retries",
-			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"backoff": "fixed"}}`:                                     "422 INVALID_INPUT retry_policy",
-			`{"payload": {"prompt": "x"}, "max_preemptions": -1}`:                                                                          "422 INVALID_INPUT max_preemptions",
-			`{"payload": {"prompt": "x"}, "max_preemptions": 1.5}`:                                                                         "422 INVALID_INPUT max_preemptions",
-			`{"payload": {"prompt": "x"}, "max_price_per_hour": -0.5}`:                                                                     "422 INVALID_INPUT max_price_per_hour",
-			`{"payload": {"prompt": "x"}, "max_price_per_hour": "NaN"}`:                                                                    "422 INVALID_INPUT max_price_per_hour",
-			`{"payload": {"prompt": "x"}, "finish_by": "2020-01-01T00:00:00Z"}`:                                                            "422 INVALID_INPUT finish_by",
-			`{"payload": {"prompt": "x"}, "finish_by": "tomorrow"}`:                                                                        "422 INVALID_INPUT finish_by",
-			`{"payload": {"prompt": "x"}, "idempotency_key": ""}`:                                                                          "422 INVALID_INPUT idempotency_key",
+			`{"payload": {"prompt": "x", "fps": 99}}`:                                    "422 INVALID_INPUT payload.fps",
+			`{"payload": {"prompt": "x", "y": 1}}`:                                       "422 INVALID_INPUT payload.y",
+			`{"payload": {"prompt": "x", "fps": 1e400}}`:                                 "422 INVALID_INPUT payload.fps",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1e400}}`:       "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 1.5}}`:         "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "job_type": "mail.send"}`:                      "422 INVALID_INPUT job_type",
+			`{"payload": {"prompt": "x"}, "job_type": "mail.send", "model": "testcard"}`: "422 INVALID_INPUT job_type",
+			`{"payload": {"prompt": "x"}, "model": "nope"}`:                              "422 INVALID_INPUT model",
+			`{"payload": {"prompt": "x"}, "priority": "HIGH"}`:                           "422 INVALID_INPUT priority",
+			`{"payload": {"prompt": "x"}, "execute_at": "tomorrow"}`:                     "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`:         "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") +
+				`+24:00"}`: "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02T15:04:05") +
+				`,5Z"}`: "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "execute_at": "` + time.Now().Add(48*time.Hour).UTC().Format("2006-01-02") +
+				`T9:00:00Z"}`: "422 INVALID_INPUT execute_at",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`:                        "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": -1}}`:                        "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"backoff": "none"}}`:                        "422 INVALID_INPUT retry_policy.backoff",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"initial_delay_sec": 0}}`:                   "422 INVALID_INPUT retry_policy.initial_delay_sec",
+			`{"payload": {"prompt": "x"}, "retry_policy": {"delay": 1}}`:                               "422 INVALID_INPUT retry_policy.delay",
+			`{"payload": {"prompt": "x"}, "at_most_once": "yes"}`:                                      "422 INVALID_INPUT at_most_once",
+			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"max_retries": 1}}`:   "422 INVALID_INPUT retry_policy.max_retries",
+			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"backoff": "fixed"}}`: "422 INVALID_INPUT retry_policy",
+			`{"payload": {"prompt": "x"}, "max_preemptions": -1}`:                                      "422 INVALID_INPUT max_preemptions",
+			`{"payload": {"prompt": "x"}, "max_preemptions": 1.5}`:                                     "422 INVALID_INPUT max_preemptions",
+			`{"payload": {"prompt": "x"}, "max_price_per_hour": -0.5}`:                                 "422 INVALID_INPUT max_price_per_hour",
+			`{"payload": {"prompt": "x"}, "max_price_per_hour": "NaN"}`:                                "422 INVALID_INPUT max_price_per_hour",
+			`{"payload": {"prompt": "x"}, "finish_by": "2020-01-01T00:00:00Z"}`:                        "422 INVALID_INPUT finish_by",
+			`{"payload": {"prompt": "x"}, "finish_by": "tomorrow"}`:                                    "422 INVALID_INPUT finish_by",
+			`{"payload": {"prompt": "x"}, "idempotency_key": ""}`:                                      "422 INVALID_INPUT idempotency_key",
 		} {
 			got := a.ask(t, http.MethodPost, work, body, nil)
 			require.Equal(t, code, fmt.Sprint(got.status, " ", got.code()), "%s: %s", body, got.raw)
@@ -120,7 +125,8 @@ func TestDraft(t *testing.T) {
 
 	a := newAPI(t)
 	ask := func(steps any) answer {
-		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0}, "draft": map[string]any{"steps": steps}, "at_most_once": true, "max_preemptions": 3, "finish_by": time.Now().Add(24 * time.Hour)})
+		return a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1, "pace": 0},
+			"draft": map[string]any{"steps": steps}, "at_most_once": true, "max_preemptions": 3, "finish_by": time.Now().Add(24 * time.Hour)})
 	}
 	for _, bad := range []any{0, 25, 1.5, "x"} {
 		got := ask(bad)
@@ -194,7 +200,8 @@ func TestJobInputs(t *testing.T) {
 	for _, view := range []map[string]any{in, listed} {
 		delete(view, "url")
 		delete(view, "size_bytes")
-		require.Equal(t, map[string]any{"name": "referenceImage", "reference": string(image), "artifact_id": string(image), "content_type": "image/png"}, view)
+		require.Equal(t, map[string]any{"name": "referenceImage", "reference": string(image), "artifact_id": string(image),
+			"content_type": "image/png"}, view)
 	}
 	require.Equal(t, got.header.Get("ETag"), a.get(t, at).header.Get("ETag"), "the links' signatures do not count")
 	_, err := a.DB.ExecContext(t.Context(), "DELETE FROM input_uses WHERE artifact_id = ?", image)
@@ -331,9 +338,10 @@ func TestQueueStats(t *testing.T) {
 		got := a.ask(t, http.MethodGet, "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
-		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0, "paused_queues": []any{
-			map[string]any{"tier": "BATCH", "model": nil, "paused_by": "test", "paused_at": "2026-01-31T12:00:00Z", "reason": "why"},
-		}}, got.body)
+		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0,
+			"paused_queues": []any{
+				map[string]any{"tier": "BATCH", "model": nil, "paused_by": "test", "paused_at": "2026-01-31T12:00:00Z", "reason": "why"},
+			}}, got.body)
 	})
 
 	t.Run("IsForOperators", func(t *testing.T) {

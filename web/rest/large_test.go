@@ -20,8 +20,10 @@ import (
 
 // postWorkflow returns what posts a body of a length to an API without a domain, with the id of
 // an account as the key.
-func postWorkflow(t *testing.T, large *httpguard.LargeBodies) func(account string, body io.Reader, length int64) *httptest.ResponseRecorder {
-	api := rest.New(rest.Config{Large: large, Keys: &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
+func postWorkflow(t *testing.T, large *httpguard.LargeBodies) func(account string, body io.Reader,
+	length int64) *httptest.ResponseRecorder {
+	api := rest.New(rest.Config{Large: large, Keys: &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal,
+		error) {
 		return jobs.Principal{AccountID: models.AccountID(secret), Role: models.RoleClient}, nil
 	}}})
 	return func(account string, body io.Reader, length int64) *httptest.ResponseRecorder {

@@ -43,7 +43,8 @@ func named(most int) node {
 
 // idOf limits the ids of a kind, such as job.
 func idOf(kind string) node {
-	return node{"pattern": "^" + kind + "_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$", "examples": []any{kind + "_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"}}
+	return node{"pattern": "^" + kind + "_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+		"examples": []any{kind + "_0192f3c8-7a1e-7c3b-9f52-3f3a3c0f7a11"}}
 }
 
 func among[T ~string](values []T) node {
@@ -87,19 +88,20 @@ var bodyLimits = map[string]node{
 	"WorkflowRequest.output":           nodeKey,
 	"WorkflowRequest.reuse":            idOf("wfl"),
 	"WorkflowNodeRequest.key":          nodeKey,
-	"WorkflowNodeRequest.after":        {"items": node{"type": "string", "minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}},
-	"ScheduleRequest.name":             named(schedule.MaxName),
-	"ScheduleRequest.cron_expression":  {"minLength": 1, "maxLength": cron.MaxLength},
-	"ScheduleRequest.every_seconds":    {"minimum": 1, "maximum": schedule.MaxEvery},
-	"ScheduleRequest.timezone":         {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
-	"InputRequest.content_type":        among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
-	"InputRequest.size_bytes":          {"minimum": 1, "maximum": media.MaxBytes},
-	"InputRequest.checksum":            {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
-	"HaltRequest.reason":               printable(1, operate.MaxHaltReasonRunes),
-	"Problem.code":                     codes,
-	"Problem.status":                   {"minimum": 400, "maximum": 599},
-	"Problem.retry_after_seconds":      {"minimum": 1},
-	"QueuePause.tier":                  {"enum": lo.Map(models.Tiers, func(t models.Tier, _ int) any { return t })},
+	"WorkflowNodeRequest.after": {"items": node{"type": "string", "minLength": 1, "maxLength": workflow.MaxKey,
+		"pattern": workflow.KeyForm}},
+	"ScheduleRequest.name":            named(schedule.MaxName),
+	"ScheduleRequest.cron_expression": {"minLength": 1, "maxLength": cron.MaxLength},
+	"ScheduleRequest.every_seconds":   {"minimum": 1, "maximum": schedule.MaxEvery},
+	"ScheduleRequest.timezone":        {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
+	"InputRequest.content_type":       among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
+	"InputRequest.size_bytes":         {"minimum": 1, "maximum": media.MaxBytes},
+	"InputRequest.checksum":           {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
+	"HaltRequest.reason":              printable(1, operate.MaxHaltReasonRunes),
+	"Problem.code":                    codes,
+	"Problem.status":                  {"minimum": 400, "maximum": 599},
+	"Problem.retry_after_seconds":     {"minimum": 1},
+	"QueuePause.tier":                 {"enum": lo.Map(models.Tiers, func(t models.Tier, _ int) any { return t })},
 }
 
 // paramLimits are the limits of parameters, by the operation and the parameter, or by the

@@ -158,7 +158,8 @@ func TestList(t *testing.T) {
 		stranger := a.stranger(t)
 
 		for _, path := range lists {
-			for _, q := range []string{"", query("status", "completed"), query("search", string(job.ID)), query("search", "status:completed,queued"), query("model", "testcard")} {
+			for _, q := range []string{"", query("status", "completed"), query("search", string(job.ID)), query("search", "status:completed,queued"),
+				query("model", "testcard")} {
 				got := a.ask(t, http.MethodGet, path+q, "", stranger)
 				require.Equal(t, http.StatusOK, got.status, got.raw)
 				require.JSONEq(t, `{"jobs": [], "next": null}`, got.raw, path+q)
@@ -233,8 +234,10 @@ func TestEstimate(t *testing.T) {
 		a.Worker(t, "one")
 		require.NoError(t, a.Estimates.Pass(t.Context()))
 		for path, body := range map[string]map[string]any{
-			videos: {"prompt": "x", "duration_sec": 4, "params": map[string]any{"pace": 1}, "idempotency_key": "k", "priority_tier": "batch", "metadata": map[string]any{"a": 1}},
-			work:   {"payload": map[string]any{"prompt": "x", "durationSeconds": 4}, "priority": "low", "idempotency_key": "k", "retry_policy": map[string]any{"max_retries": 1}},
+			videos: {"prompt": "x", "duration_sec": 4, "params": map[string]any{"pace": 1}, "idempotency_key": "k", "priority_tier": "batch",
+				"metadata": map[string]any{"a": 1}},
+			work: {"payload": map[string]any{"prompt": "x", "durationSeconds": 4}, "priority": "low", "idempotency_key": "k",
+				"retry_policy": map[string]any{"max_retries": 1}},
 		} {
 			got := a.post(t, path+"/estimate", body)
 
@@ -264,13 +267,16 @@ func TestEstimate(t *testing.T) {
 		a := newAPI(t)
 		for path, bodies := range map[string][]string{
 			videos: {
-				`{}`, `[]`, `{"prompt": ""}`, `{"prompt": 7}`, `{"prompt": "x", "fps": 99}`, `{"prompt": "x", "params": {"y": 1}}`, `{"prompt": "x", "model_version": "nope"}`,
+				`{}`, `[]`, `{"prompt": ""}`, `{"prompt": 7}`, `{"prompt": "x", "fps": 99}`, `{"prompt": "x", "params": {"y": 1}}`,
+				`{"prompt": "x", "model_version": "nope"}`,
 				`{"prompt": "x", "priority_tier": "gold"}`, `{"prompt": "x", "priority_tier": "critical"}`, `{"prompt": "x", "idempotency_key": ""}`,
 				`{"prompt": "x", "callback_url": "http://example.com"}`, `{"prompt": "x", "prompt": "y"}`, `{"prompt": "x", "metadata": 1}`,
 			},
 			work: {
-				`{}`, `{"payload": {}}`, `{"payload": {"prompt": "x", "fps": 99}}`, `{"payload": {"prompt": "x"}, "job_type": "mail.send"}`, `{"payload": {"prompt": "x"}, "priority": "critical"}`,
-				`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`, `{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`,
+				`{}`, `{"payload": {}}`, `{"payload": {"prompt": "x", "fps": 99}}`, `{"payload": {"prompt": "x"}, "job_type": "mail.send"}`,
+				`{"payload": {"prompt": "x"}, "priority": "critical"}`,
+				`{"payload": {"prompt": "x"}, "retry_policy": {"max_retries": 20}}`,
+				`{"payload": {"prompt": "x"}, "execute_at": "9999-01-01T00:00:00Z"}`,
 			},
 		} {
 			for _, body := range bodies {

@@ -57,7 +57,8 @@ func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, e
 	out := &modelsOutput{CacheControl: "no-store"}
 	for _, m := range found {
 		out.Body.Models = append(out.Body.Models, modelView{
-			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, strings.ToLower(string(m.State)), m.Version, strings.ToLower(string(m.Produces)),
+			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, strings.ToLower(string(m.State)), m.Version,
+			strings.ToLower(string(m.Produces)),
 		})
 	}
 	out.Body.Aliases = []aliasView{}

@@ -63,7 +63,8 @@ func TestOpenAPI(t *testing.T) {
 
 		// A caller, or a program that tries the API, must learn from the document what is refused.
 		for path, item := range spec.Spec.Paths.Spec.Paths {
-			for _, operation := range []*openapi.Extendable[openapi.Operation]{item.Spec.Spec.Get, item.Spec.Spec.Post, item.Spec.Spec.Put, item.Spec.Spec.Delete} {
+			for _, operation := range []*openapi.Extendable[openapi.Operation]{item.Spec.Spec.Get, item.Spec.Spec.Post, item.Spec.Spec.Put,
+				item.Spec.Spec.Delete} {
 				if operation == nil {
 					continue
 				}
@@ -103,7 +104,8 @@ func TestOpenAPI(t *testing.T) {
 		id := string(done.ID)
 		created := a.post(t, videos, map[string]any{"prompt": "x"})
 		later := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "execute_at": time.Now().Add(time.Hour)})
-		draft, _ := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "draft": map[string]any{"steps": 6}}).body["job_id"].(string)
+		draft, _ := a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"},
+			"draft": map[string]any{"steps": 6}}).body["job_id"].(string)
 		answered := func(path, method string, status int, media string) string {
 			return "#/paths/" + escape(path) + "/" + method + "/responses/" + strconv.Itoa(status) + "/content/" + escape(media) + "/schema"
 		}

@@ -81,11 +81,14 @@ func (s *service) registerOverview(api huma.API) {
 		return &overviewOutput{CacheControl: "no-store", Body: overview{
 			At: o.At.UTC(), Queued: o.Queued, Running: o.Running, Scheduled: o.Scheduled, Blocked: o.Blocked, DeadLetters: o.DeadLetters,
 			WorkersIdle: o.WorkersIdle, WorkersBusy: o.WorkersBusy, WorkersBooting: o.WorkersBooting, WorkersDraining: o.WorkersDraining,
-			WorkersWithoutPool: o.WorkersWithoutPool, WorkersMax: o.WorkersMax, Promoted: o.Promoted, OperatorPreemptionsPerHour: o.OperatorPreemptionsPerHour,
-			SubmittedPerMinute: o.SubmittedPerMinute, CompletedPerMinute: o.CompletedPerMinute, FailureRate: o.FailureRate,
-			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50, RenderSecondsP95: o.RenderSecondsP95,
+			WorkersWithoutPool: o.WorkersWithoutPool, WorkersMax: o.WorkersMax, Promoted: o.Promoted,
+			OperatorPreemptionsPerHour: o.OperatorPreemptionsPerHour,
+			SubmittedPerMinute:         o.SubmittedPerMinute, CompletedPerMinute: o.CompletedPerMinute, FailureRate: o.FailureRate,
+			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50,
+			RenderSecondsP95:   o.RenderSecondsP95,
 			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,
-			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.Drain.Seconds, DrainLeavesOut: leftOutOf(o),
+			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.Drain.Seconds,
+			DrainLeavesOut: leftOutOf(o),
 		}}, nil
 	})
 }

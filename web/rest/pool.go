@@ -27,7 +27,8 @@ type desiredOutput struct {
 
 func (s *service) registerPools(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "getDesiredWorkers", Method: http.MethodGet, Path: "/api/v1/pools/{name}/desired", Summary: "Read how many workers a pool should have",
+		OperationID: "getDesiredWorkers", Method: http.MethodGet, Path: "/api/v1/pools/{name}/desired",
+		Summary:     "Read how many workers a pool should have",
 		Description: "For operators, and for autoscalers that start the agents of a static pool, such as KEDA.",
 		Errors:      []int{http.StatusNotFound},
 	}, func(ctx context.Context, in *desiredInput) (*desiredOutput, error) {

@@ -60,7 +60,8 @@ func sentence(op *huma.Operation, found *huma.ErrorDetail) (field, says string) 
 		values := strings.Split(allowed, ", ")
 		given, _ := found.Value.(string)
 		last := len(values) - 1
-		return field, fmt.Sprintf("%s must be %s%s", name, strings.TrimPrefix(strings.Join(values[:last], ", ")+" or "+values[last], " or "), cmp.Or(text.DidYouMean(given, values), "."))
+		return field, fmt.Sprintf("%s must be %s%s", name, strings.TrimPrefix(strings.Join(values[:last], ", ")+" or "+values[last], " or "),
+			cmp.Or(text.DidYouMean(given, values), "."))
 	}
 	if path, _, ok := strings.Cut(found.Message, notTaken); ok && field == "" {
 		return path, found.Message + "."

@@ -27,7 +27,8 @@ func New(config Config) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{}, filled: map[string][]string{}, large: config.Large}
+	h := &handler{inside: mux, authenticate: config.Keys.Authenticate, base: config.Base, bodies: map[string]bool{},
+		filled: map[string][]string{}, large: config.Large}
 	h.methods = map[string][]string{}
 	paths := maps.Clone(described.Paths)
 	for path, item := range described.Paths {

@@ -123,11 +123,14 @@ type schedulePage struct {
 
 func (s *service) registerSchedules(api huma.API) {
 	create := huma.Operation{
-		OperationID: "createSchedule", Method: http.MethodPost, Path: schedulesPath, DefaultStatus: http.StatusCreated, Summary: "Create a schedule",
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		OperationID: "createSchedule", Method: http.MethodPost, Path: schedulesPath, DefaultStatus: http.StatusCreated,
+		Summary: "Create a schedule",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+			http.StatusTooManyRequests},
 		RequestBody: example("A video every weekday", map[string]any{
-			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin", "priority": "normal",
-			"payload": map[string]any{"prompt": "The weather of today", "durationSeconds": 4},
+			"job_type": "video.generate", "model": "testcard", "cron_expression": "0 9 * * MON-FRI", "timezone": "Europe/Berlin",
+			"priority": "normal",
+			"payload":  map[string]any{"prompt": "The weather of today", "durationSeconds": 4},
 		}),
 	}
 	list := huma.Operation{OperationID: "listSchedules", Method: http.MethodGet, Path: schedulesPath, Summary: "List schedules"}
@@ -136,7 +139,8 @@ func (s *service) registerSchedules(api huma.API) {
 		Errors: []int{http.StatusNotFound},
 	}
 	drop := huma.Operation{
-		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: schedulesPath + "/{id}", DefaultStatus: http.StatusNoContent, Summary: "Delete a schedule",
+		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: schedulesPath + "/{id}", DefaultStatus: http.StatusNoContent,
+		Summary:     "Delete a schedule",
 		Description: "Jobs and workflows that it has submitted stay.",
 		Errors:      []int{http.StatusNotFound},
 	}
@@ -154,7 +158,10 @@ func (s *service) registerSchedules(api huma.API) {
 			return nil, err
 		}
 		out := &recurringList{}
-		out.Body.Recurring = lo.Map(found.Body.Schedules, func(one scheduleView, _ int) recurringView { return recurringView{one.ScheduleID, one.scheduleFacts} })
+		out.Body.Recurring = lo.Map(found.Body.Schedules, func(one scheduleView, _ int) recurringView {
+			return recurringView{one.ScheduleID,
+				one.scheduleFacts}
+		})
 		out.Body.pageOfSchedules = found.Body.pageOfSchedules
 		return out, nil
 	})
@@ -177,7 +184,8 @@ func asRecurring(out *scheduleOutput[scheduleView], err error) (*scheduleOutput[
 		return nil, err
 	}
 	return &scheduleOutput[recurringView]{
-		Location: strings.Replace(out.Location, schedulesPath, recurringPath, 1), Body: recurringView{out.Body.ScheduleID, out.Body.scheduleFacts},
+		Location: strings.Replace(out.Location, schedulesPath, recurringPath, 1),
+		Body:     recurringView{out.Body.ScheduleID, out.Body.scheduleFacts},
 	}, nil
 }
 
@@ -196,8 +204,9 @@ func (s *service) deleteSchedule(ctx context.Context, in *scheduleID) (*struct{}
 // scheduleNames are the request's names of a schedule's fields.
 var scheduleNames = map[string]string{
 	"cron": "cron_expression", "idempotencyKey": "idempotency_key", "everySeconds": "every_seconds", "startAt": "start_at", "endAt": "end_at",
-	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority", "job.callbackUrl": "callback_url",
-	"job.userId": "user_id", "job.metadata": "metadata",
+	"job.prompt": "payload.prompt", "job.params": "payload", "job.type": "job_type", "job.model": "model", "job.tier": "priority",
+	"job.callbackUrl": "callback_url",
+	"job.userId":      "user_id", "job.metadata": "metadata",
 }
 
 // scheduleWords names the fields of an error as requests do.
@@ -226,14 +235,16 @@ func (s *service) request(p jobs.Principal, asked *scheduleRequest) (r schedule.
 	case asked.Workflow == nil && asked.Payload == nil:
 		return r, apierror.Invalid("payload", "Give either payload or workflow.")
 	case asked.Workflow == nil:
-		job, err := s.jobSubmission(p, &submitInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload, Priority: asked.Priority, CallbackURL: asked.CallbackURL, Own: asked.Own}})
+		job, err := s.jobSubmission(p, &submitInput{Body: jobRequest{JobType: asked.JobType, Model: asked.Model, Payload: asked.Payload,
+			Priority: asked.Priority, CallbackURL: asked.CallbackURL, Own: asked.Own}})
 		return schedule.Request{Job: &job}, jobWords(err)
 	}
 	for _, of := range []struct {
 		field string
 		given bool
 	}{
-		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil}, {"callback_url", asked.CallbackURL != nil},
+		{"payload", asked.Payload != nil}, {"job_type", asked.JobType != nil}, {"model", asked.Model != nil}, {"priority", asked.Priority != nil},
+		{"callback_url", asked.CallbackURL != nil},
 		{"user_id", asked.UserID != nil}, {"metadata", asked.Metadata != nil},
 	} {
 		if of.given {
@@ -250,7 +261,8 @@ func (s *service) request(p jobs.Principal, asked *scheduleRequest) (r schedule.
 
 func (s *service) createSchedule(ctx context.Context, in *scheduleInput) (*scheduleOutput[scheduleView], error) {
 	asked, p := in.Body, callerOf(ctx).Principal
-	if err := notEmpty(given{"name", asked.Name}, given{"cron_expression", asked.CronExpression}, given{"timezone", asked.Timezone}); err != nil {
+	if err := notEmpty(given{"name", asked.Name}, given{"cron_expression", asked.CronExpression},
+		given{"timezone", asked.Timezone}); err != nil {
 		return nil, err
 	}
 	key, err := in.with(asked.IdempotencyKey)
@@ -299,8 +311,10 @@ func (s *service) listSchedules(ctx context.Context, in *schedulePage) (*schedul
 
 // viewSchedule is the response with a schedule.
 func viewSchedule(ctx context.Context, one *models.Schedule) *scheduleOutput[scheduleView] {
-	return &scheduleOutput[scheduleView]{Location: callerOf(ctx).base + schedulesPath + "/" + string(one.ID), Body: scheduleView{one.ID, scheduleFacts{
-		Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
-		Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt), LastExecuteAt: knownTime(one.LastFireAt),
-	}}}
+	return &scheduleOutput[scheduleView]{Location: callerOf(ctx).base + schedulesPath + "/" + string(one.ID),
+		Body: scheduleView{one.ID, scheduleFacts{
+			Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
+			Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt),
+			LastExecuteAt: knownTime(one.LastFireAt),
+		}}}
 }

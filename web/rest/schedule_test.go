@@ -43,7 +43,8 @@ func TestSchedules(t *testing.T) {
 	second = a.ask(t, http.MethodDelete, path+"/"+fmt.Sprint(second.body["schedule_id"]), "", nil)
 	require.Equal(t, http.StatusNoContent, second.status)
 
-	require.Equal(t, map[string]any{"per_minute": 1.0 / 60, "max_per_minute": 3000.0, "waiting": 0.0, "max_waiting": 6000.0}, a.get(t, path).body["slots"])
+	require.Equal(t, map[string]any{"per_minute": 1.0 / 60, "max_per_minute": 3000.0, "waiting": 0.0, "max_waiting": 6000.0},
+		a.get(t, path).body["slots"])
 	all := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator])).body
 	require.Len(t, all["schedules"], 1)
 	require.Nil(t, all["slots"], "an operator sees the schedules of all accounts")
@@ -88,14 +89,16 @@ func TestSchedules(t *testing.T) {
 		`INVALID_INPUT cron_expression: The cron expression is not valid: the minute "0,,5" is not allowed`:    {"cron_expression": "0,,5 * * * *"},
 		"INVALID_INPUT cron_expression: Give either a cron expression or an interval":                          {"cron_expression": nil},
 		"INVALID_INPUT cron_expression: Give either a cron expression or an interval, and not both":            {"every_seconds": 5},
-		"INVALID_INPUT every_seconds: every_seconds must be from 1 to 31622400; it is 2000000000":              {"every_seconds": 2000000000, "cron_expression": nil},
-		`INVALID_INPUT timezone: "Mars/Olympus" is no time zone of the IANA database: use a name`:              {"timezone": "Mars/Olympus"},
-		`INVALID_INPUT timezone: "+02:00" is no time zone of the IANA database: use a name`:                    {"timezone": "+02:00"},
+		"INVALID_INPUT every_seconds: every_seconds must be from 1 to 31622400; it is 2000000000": {"every_seconds": 2000000000,
+			"cron_expression": nil},
+		`INVALID_INPUT timezone: "Mars/Olympus" is no time zone of the IANA database: use a name`: {"timezone": "Mars/Olympus"},
+		`INVALID_INPUT timezone: "+02:00" is no time zone of the IANA database: use a name`:       {"timezone": "+02:00"},
 		"INVALID_INPUT payload.prompt: ":                                  {"payload": map[string]any{"prompt": ""}},
 		"INVALID_INPUT end_at: end_at must be after the start":            {"start_at": "2030-01-02T00:00:00Z", "end_at": "2030-01-01T00:00:00Z"},
 		"INVALID_INPUT start_at: start_at must be within 10 years of now": {"start_at": "1500-01-01T00:00:00Z"},
-		"INVALID_INPUT end_at: The schedule would never fire":             {"cron_expression": "0 0 29 2 *", "start_at": "2029-03-01T00:00:00Z", "end_at": "2030-03-01T00:00:00Z"},
-		"FORBIDDEN priority: ":                                            {"priority": "critical"},
+		"INVALID_INPUT end_at: The schedule would never fire": {"cron_expression": "0 0 29 2 *", "start_at": "2029-03-01T00:00:00Z",
+			"end_at": "2030-03-01T00:00:00Z"},
+		"FORBIDDEN priority: ": {"priority": "critical"},
 	} {
 		refused := a.post(t, path, request(change))
 		require.Contains(t, fmt.Sprint(refused.code(), ": ", refused.body["detail"]), says)
@@ -117,13 +120,18 @@ func TestSchedules(t *testing.T) {
 	require.Equal(t, long["name"], film.body["workflow"])
 	require.Regexp(t, `^(film ){15,}.*… every minute$`, film.body["name"])
 	for says, asked := range map[string]map[string]any{
-		"INVALID_INPUT payload: Give either payload or workflow":                   {"every_seconds": 60},
-		"INVALID_INPUT payload: With workflow, leave out payload":                  {"every_seconds": 60, "payload": map[string]any{}, "workflow": shots("dawn")},
-		"INVALID_INPUT model: With workflow, leave out model":                      {"every_seconds": 60, "callback_url": "x", "priority": "low", "model": "testcard", "workflow": shots("dawn")},
-		"INVALID_INPUT metadata: With workflow, leave out metadata":                {"every_seconds": 60, "metadata": map[string]any{"a": 1}, "workflow": shots("dawn")},
-		"INVALID_INPUT workflow.name: ":                                            {"every_seconds": 60, "workflow": map[string]any{"name": "", "jobs": shots("dawn")["jobs"]}},
+		"INVALID_INPUT payload: Give either payload or workflow": {"every_seconds": 60},
+		"INVALID_INPUT payload: With workflow, leave out payload": {"every_seconds": 60, "payload": map[string]any{},
+			"workflow": shots("dawn")},
+		"INVALID_INPUT model: With workflow, leave out model": {"every_seconds": 60, "callback_url": "x", "priority": "low",
+			"model": "testcard", "workflow": shots("dawn")},
+		"INVALID_INPUT metadata: With workflow, leave out metadata": {"every_seconds": 60, "metadata": map[string]any{"a": 1},
+			"workflow": shots("dawn")},
+		"INVALID_INPUT workflow.name: ": {"every_seconds": 60,
+			"workflow": map[string]any{"name": "", "jobs": shots("dawn")["jobs"]}},
 		"INVALID_INPUT workflow.jobs.s1.job.payload.prompt: The node s1: The prom": {"every_seconds": 60, "workflow": shots("")},
-		"INVALID_INPUT workflow.idempotency_key: The workflow of a schedule":       {"every_seconds": 60, "workflow": map[string]any{"name": "x", "idempotency_key": "k", "jobs": shots("dawn")["jobs"]}},
+		"INVALID_INPUT workflow.idempotency_key: The workflow of a schedule": {"every_seconds": 60,
+			"workflow": map[string]any{"name": "x", "idempotency_key": "k", "jobs": shots("dawn")["jobs"]}},
 	} {
 		refused := a.post(t, path, asked)
 		require.Contains(t, fmt.Sprint(refused.code(), ": ", refused.body["detail"]), says)

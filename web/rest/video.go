@@ -65,7 +65,8 @@ func (h *IdempotencyHeader) Resolve(ctx huma.Context) []error {
 func (h *IdempotencyHeader) with(body *string) (*string, error) {
 	switch {
 	case h.sent && strings.TrimSpace(h.Key) == "":
-		return nil, apierror.Invalid("idempotency_key", "The header Idempotency-Key is empty: send a key of 1 to 255 printable characters, or no such header.")
+		return nil, apierror.Invalid("idempotency_key",
+			"The header Idempotency-Key is empty: send a key of 1 to 255 printable characters, or no such header.")
 	case body != nil && strings.TrimSpace(*body) == "":
 		return nil, apierror.Invalid("idempotency_key", "idempotency_key is empty: send a key of 1 to 255 printable characters, or none.")
 	case !h.sent:
@@ -110,7 +111,8 @@ func (s *service) registerVideos(api huma.API) {
 		OperationID: "createVideo", Method: http.MethodPost, Path: videosPath, DefaultStatus: http.StatusAccepted,
 		Summary:     "Submit a video job",
 		Description: "When the response arrives, the job is stored durably. Send an idempotency key, so that you can repeat the request if the response is lost.",
-		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+			http.StatusTooManyRequests},
 		RequestBody: example("A video of four seconds", map[string]any{
 			"prompt": "A lighthouse in the fog, waves below", "duration_sec": 4, "resolution": "720p", "aspect_ratio": "16:9",
 			"seed": 7, "idempotency_key": "order-1234", "priority_tier": "pro", "metadata": map[string]any{"order": 1234},
@@ -139,7 +141,8 @@ func notModified() map[string]*huma.Response {
 }
 
 // submitNames are the request's names of the domain's fields.
-var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id", "idempotencyKey": "idempotency_key", "callbackUrl": "callback_url",
+var submitNames = map[string]string{"model": "model_version", "tier": "priority_tier", "userId": "user_id",
+	"idempotencyKey": "idempotency_key", "callbackUrl": "callback_url",
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour"}
 
 func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOutput, error) {
@@ -157,7 +160,8 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	}
 	url := callerOf(ctx).base + videosPath + "/" + string(job.ID)
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
-		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, DeletedAt: summaries[0].DeletedAt, StatusURL: url,
+		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, DeletedAt: summaries[0].DeletedAt,
+		StatusURL: url,
 	}}, nil
 }
 

@@ -27,7 +27,8 @@ func TestCreateVideo(t *testing.T) {
 		got := a.post(t, videos, map[string]any{
 			"prompt": "a lighthouse", "model_version": "testcard", "duration_sec": 2.5, "resolution": "720p", "aspect_ratio": "9:16",
 			"fps": 12, "seed": 9007199254740991, "idempotency_key": "one", "priority_tier": "Pro", "user_id": "u-1",
-			"metadata": map[string]any{"order": 17}, "params": map[string]any{"pace": 0}, "style": "noir", "callback_url": "https://example.com/told",
+			"metadata": map[string]any{"order": 17}, "params": map[string]any{"pace": 0}, "style": "noir",
+			"callback_url": "https://example.com/told",
 		})
 
 		require.Equal(t, http.StatusAccepted, got.status, got.raw)
@@ -50,7 +51,8 @@ func TestCreateVideo(t *testing.T) {
 
 		a := newAPI(t)
 
-		got := a.ask(t, http.MethodPost, videos, `{"prompt": "a lighthouse", "seed": null, "style": null, "metadata": null, "params": null, "user_id": null}`, nil)
+		got := a.ask(t, http.MethodPost, videos,
+			`{"prompt": "a lighthouse", "seed": null, "style": null, "metadata": null, "params": null, "user_id": null}`, nil)
 
 		require.Equal(t, http.StatusAccepted, got.status, got.raw)
 		job := a.Reload(t, models.JobID(got.body["job_id"].(string)))
@@ -174,8 +176,10 @@ func TestCreateVideo(t *testing.T) {
 			{videos, `{"prompt": "x", "idempotency_key": "k"}`, http.Header{"Idempotency-Key": {""}}, "INVALID_INPUT idempotency_key"},
 			{videos, `{"prompt": "x", "idempotency_key": " "}`, nil, "INVALID_INPUT idempotency_key"},
 			{videos, `{"prompt": "x", "callback_url": ""}`, nil, "INVALID_INPUT callback_url"},
-			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}}`, http.Header{"Idempotency-Key": {""}}, "INVALID_INPUT idempotency_key"},
-			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}, "idempotency_key": " "}`, nil, "INVALID_INPUT idempotency_key"},
+			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}}`, http.Header{"Idempotency-Key": {""}},
+				"INVALID_INPUT idempotency_key"},
+			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}, "idempotency_key": " "}`, nil,
+				"INVALID_INPUT idempotency_key"},
 			{"/api/v1/jobs", `{"job_type": "video.generate", "payload": {"prompt": "x"}, "callback_url": ""}`, nil, "INVALID_INPUT callback_url"},
 		} {
 			got := a.ask(t, http.MethodPost, sent.path, sent.body, sent.header)
@@ -291,11 +295,13 @@ func TestGetVideo(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.completed(t)
-		stranger, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+		stranger, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
+			Role: models.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		require.NotEmpty(t, stranger)
 		for _, path := range []string{"/api/v1/jobs/", videos + "/"} {
-			for _, rest := range []struct{ method, tail string }{{"GET", ""}, {"DELETE", ""}, {"GET", "/events"}, {"GET", "/video"}, {"GET", "?wait=1"}} {
+			for _, rest := range []struct{ method, tail string }{{"GET", ""}, {"DELETE", ""}, {"GET", "/events"}, {"GET", "/video"},
+				{"GET", "?wait=1"}} {
 				if path != videos+"/" && strings.HasPrefix(rest.tail, "/") {
 					continue
 				}

@@ -111,14 +111,20 @@ type workflowList struct {
 
 func (s *service) registerWorkflows(api huma.API) {
 	serve(api, huma.Operation{
-		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated, Summary: "Submit jobs that depend on each other",
-		Description: "Accepts all of them, or none. The body may have 8 MiB with a `Content-Length`, and 1 MiB without.", MaxBodyBytes: httpguard.LargeBody,
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
+		OperationID: "createWorkflow", Method: http.MethodPost, Path: workflowsPath, DefaultStatus: http.StatusCreated,
+		Summary:      "Submit jobs that depend on each other",
+		Description:  "Accepts all of them, or none. The body may have 8 MiB with a `Content-Length`, and 1 MiB without.",
+		MaxBodyBytes: httpguard.LargeBody,
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+			http.StatusTooManyRequests},
 		RequestBody: example("A shot that continues another, and both as one film", map[string]any{
 			"name": "film", "output": "film", "jobs": []map[string]any{
-				{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A harbour at dawn", "durationSeconds": 2}}},
-				{"key": "s2", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A ship leaves", "durationSeconds": 2, "referenceImage": "{{s1.lastFrame}}"}}},
-				{"key": "film", "job": map[string]any{"model": "video.stitch", "payload": map[string]any{"clips": []string{"{{s1.video}}", "{{s2.video}}"}}}},
+				{"key": "s1", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A harbour at dawn",
+					"durationSeconds": 2}}},
+				{"key": "s2", "job": map[string]any{"model": "testcard", "payload": map[string]any{"prompt": "A ship leaves", "durationSeconds": 2,
+					"referenceImage": "{{s1.lastFrame}}"}}},
+				{"key": "film", "job": map[string]any{"model": "video.stitch",
+					"payload": map[string]any{"clips": []string{"{{s1.video}}", "{{s2.video}}"}}}},
 			},
 		}),
 	}, s.createWorkflow)
@@ -133,7 +139,8 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, found, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "cancelWorkflow", Method: http.MethodDelete, Path: workflowsPath + "/{id}", DefaultStatus: http.StatusOK, Summary: "Cancel all jobs of a workflow",
+		OperationID: "cancelWorkflow", Method: http.MethodDelete, Path: workflowsPath + "/{id}", DefaultStatus: http.StatusOK,
+		Summary:     "Cancel all jobs of a workflow",
 		Description: "The workflow is cancelled when the last job that runs has stopped.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowCancel) (*workflowOutput, error) {
@@ -141,14 +148,16 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "retryWorkflow", Method: http.MethodPost, Path: workflowsPath + "/{id}/retry", DefaultStatus: http.StatusOK, Summary: "Retry what failed of a workflow",
-		Errors: []int{http.StatusNotFound, http.StatusConflict},
+		OperationID: "retryWorkflow", Method: http.MethodPost, Path: workflowsPath + "/{id}/retry", DefaultStatus: http.StatusOK,
+		Summary: "Retry what failed of a workflow",
+		Errors:  []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowRetry) (*workflowOutput, error) {
 		now, err := s.Workflows.Retry(ctx, callerOf(ctx).Principal, in.ID, in.FromScratch)
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "skipWorkflowJob", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/skip", DefaultStatus: http.StatusOK, Summary: "Treat a node as completed",
+		OperationID: "skipWorkflowJob", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/skip", DefaultStatus: http.StatusOK,
+		Summary:     "Treat a node as completed",
 		Description: "The nodes after it run as if it were completed. If it waits, it is cancelled. It is a CONFLICT if it runs, is completed, or its result is used. Skips are in the audit log.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowNodeID) (*workflowOutput, error) {
@@ -156,7 +165,8 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
-		OperationID: "overrideDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override", DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
+		OperationID: "overrideDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override",
+		DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
 		Description: "It is a CONFLICT if the node does not wait for it, or uses its result. Overrides are in the audit log.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, in *workflowOverride) (*workflowOutput, error) {
@@ -207,7 +217,8 @@ func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflo
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, models.WorkflowFilter{Name: in.Name, Status: status}, paging.Request{First: in.Limit, After: in.Cursor})
+	page, err := s.Workflows.List(ctx, callerOf(ctx).Principal, models.WorkflowFilter{Name: in.Name, Status: status},
+		paging.Request{First: in.Limit, After: in.Cursor})
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +257,8 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 		return nil, err
 	}
 	jobs := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
-	out := &workflowOutput{Location: callerOf(ctx).base + workflowsPath + "/" + string(w.ID), Body: workflowView{WorkflowSummary: summaries[0]}}
+	out := &workflowOutput{Location: callerOf(ctx).base + workflowsPath + "/" + string(w.ID),
+		Body: workflowView{WorkflowSummary: summaries[0]}}
 	for _, n := range nodes {
 		view := workflowNodeView{
 			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,

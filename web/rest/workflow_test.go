@@ -43,7 +43,8 @@ func TestWorkflows(t *testing.T) {
 	require.Equal(t, "blocked", film["status"])
 	require.Equal(t, []any{"s1"}, film["after"])
 	require.NotEmpty(t, film["waiting_for"])
-	padded := `{"name": "large", "jobs": [{"key": "a", "job": {"model": "testcard", "payload": {"prompt": "x"}}}]` + strings.Repeat(" ", 3<<20) + "}"
+	padded := `{"name": "large", "jobs": [{"key": "a", "job": {"model": "testcard", "payload": {"prompt": "x"}}}]` +
+		strings.Repeat(" ", 3<<20) + "}"
 	large := a.ask(t, http.MethodPost, path, padded, nil)
 	require.Equal(t, http.StatusCreated, large.status, large.raw)
 	require.Equal(t, "NOT_FOUND key", a.post(t, path+"/"+id+"/nodes/a%00/skip", nil).code())
@@ -54,11 +55,14 @@ func TestWorkflows(t *testing.T) {
 
 	other := map[string]any{"idempotency_key": "two"}
 	for code, change := range map[string]map[string]any{
-		"IDEMPOTENCY_CONFLICT idempotency_key":             {"name": "another"},
-		"INVALID_INPUT jobs":                               {"output": "a", "jobs": []map[string]any{{"key": "a", "after": []string{"b"}, "job": job("testcard", map[string]any{"prompt": "x"})}, {"key": "b", "after": []string{"a"}, "job": job("testcard", map[string]any{"prompt": "x"})}}},
-		"INVALID_INPUT jobs.a.job.payload.durationSeconds": {"output": "a", "jobs": []map[string]any{{"key": "a", "job": job("testcard", map[string]any{"prompt": "x", "durationSeconds": 1000})}}},
-		"INVALID_INPUT output":                             {"output": "none"},
-		"NOT_FOUND reuse":                                  {"reuse": "wfl_x"},
+		"IDEMPOTENCY_CONFLICT idempotency_key": {"name": "another"},
+		"INVALID_INPUT jobs": {"output": "a",
+			"jobs": []map[string]any{{"key": "a", "after": []string{"b"}, "job": job("testcard", map[string]any{"prompt": "x"})},
+				{"key": "b", "after": []string{"a"}, "job": job("testcard", map[string]any{"prompt": "x"})}}},
+		"INVALID_INPUT jobs.a.job.payload.durationSeconds": {"output": "a",
+			"jobs": []map[string]any{{"key": "a", "job": job("testcard", map[string]any{"prompt": "x", "durationSeconds": 1000})}}},
+		"INVALID_INPUT output": {"output": "none"},
+		"NOT_FOUND reuse":      {"reuse": "wfl_x"},
 	} {
 		if !strings.HasPrefix(code, "IDEMPOTENCY") {
 			change["idempotency_key"] = other["idempotency_key"]
@@ -84,7 +88,8 @@ func TestNodesOfWorkflows(t *testing.T) {
 	a.NewKey(t, a.Account, models.RoleViewer)
 	worker := a.Worker(t, "one")
 	_, fence := a.Lease(t, worker)
-	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "stranger"})
+	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "other", models.TierPro).ID,
+		Role: models.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	entries := a.Count(t, "audit_log")
 

@@ -24,7 +24,8 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	variant := c.URL.Query().Get("variant")
 	kind, known := variants[variant]
 	if !known {
-		return nil, invalid("invalid_value", "variant", "Invalid value: '%s'. Supported values are: 'video', 'thumbnail', and 'spritesheet'.", door.Clip(variant))
+		return nil, invalid("invalid_value", "variant", "Invalid value: '%s'. Supported values are: 'video', 'thumbnail', and 'spritesheet'.",
+			door.Clip(variant))
 	}
 	v, err := a.Videos.Get(c.Context(), c.caller, id)
 	if err != nil {

@@ -85,7 +85,8 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, remixOf: id, identity: []any{"remix", id, prompt}})
 	var gone *apierror.Error
 	if errors.As(err, &gone) && gone.Code == apierror.CodeNotFound && s.params["referenceImage"] != nil {
-		return nil, invalid("invalid_state", "video_id", "The reference image of this video no longer exists, so the video cannot be remixed. Create a video and send the image again.")
+		return nil, invalid("invalid_state", "video_id",
+			"The reference image of this video no longer exists, so the video cannot be remixed. Create a video and send the image again.")
 	}
 	return answer, err
 }

@@ -56,7 +56,8 @@ func TestCreate(t *testing.T) {
 			"size": "720x1280", "seconds": "8", "remixed_from_video_id": nil, "error": nil,
 		}, got.Body)
 		require.Equal(t, "500", got.Header.Get("Openai-Poll-After-Ms"))
-		require.JSONEq(t, `{"durationSeconds": 8, "resolution": "720p", "aspectRatio": "9:16", "fps": 24, "seed": 0, "pace": 1}`, string(job.Params))
+		require.JSONEq(t, `{"durationSeconds": 8, "resolution": "720p", "aspectRatio": "9:16", "fps": 24, "seed": 0, "pace": 1}`,
+			string(job.Params))
 	})
 
 	t.Run("AcceptsMultipartWithoutALength", func(t *testing.T) {
@@ -89,27 +90,37 @@ func TestCreate(t *testing.T) {
 
 		d := open(t)
 		for body, want := range map[string]struct{ code, param, says string }{
-			`{}`:                                                    {"missing_required_parameter", "prompt", "'prompt'"},
-			`{"prompt": ""}`:                                        {"missing_required_parameter", "prompt", "'prompt'"},
-			`{"prompt": " "}`:                                       {"invalid_value", "prompt", "empty"},
-			`{"prompt": 5}`:                                         {"invalid_type", "prompt", "Invalid type for 'prompt': expected a string, but got a number instead."},
-			`{"prompt": "x", "model": "sora-3"}`:                    {"model_not_found", "model", "did you mean \"sora-2\"? Supported models are: sora-2, sora-2-pro, testcard, drill, ltx-video, ltx-image, wan-1.3b, wan-image-14b"},
-			`{"prompt": "x", "model": ["sora-2"]}`:                  {"invalid_type", "model", "an array"},
-			`{"prompt": "x", "seconds": "10"}`:                      {"invalid_value", "seconds", "Invalid value: '10'. Supported values are: '4', '8', '12', '16', and '20'."},
+			`{}`:              {"missing_required_parameter", "prompt", "'prompt'"},
+			`{"prompt": ""}`:  {"missing_required_parameter", "prompt", "'prompt'"},
+			`{"prompt": " "}`: {"invalid_value", "prompt", "empty"},
+			`{"prompt": 5}`: {"invalid_type", "prompt",
+				"Invalid type for 'prompt': expected a string, but got a number instead."},
+			`{"prompt": "x", "model": "sora-3"}`: {"model_not_found", "model",
+				"did you mean \"sora-2\"? Supported models are: sora-2, sora-2-pro, testcard, drill, ltx-video, ltx-image, wan-1.3b, wan-image-14b"},
+			`{"prompt": "x", "model": ["sora-2"]}`: {"invalid_type", "model", "an array"},
+			`{"prompt": "x", "seconds": "10"}`: {"invalid_value", "seconds",
+				"Invalid value: '10'. Supported values are: '4', '8', '12', '16', and '20'."},
 			`{"prompt": "x", "seconds": 4.5}`:                       {"invalid_value", "seconds", "'4.5'"},
 			`{"prompt": "x", "seconds": true}`:                      {"invalid_type", "seconds", "a boolean"},
 			`{"prompt": "x", "size": "64x64"}`:                      {"invalid_value", "size", "'1920x1080'"},
 			`{"prompt": "x", "model": "drill", "size": "720x1280"}`: {"invalid_value", "size", "has no such setting"},
 			`{"prompt": "x", "fps": 24}`:                            {"unknown_parameter", "fps", "Unknown parameter: 'fps'"},
 			`{"prompt": "x", "characters": [{"id": "char_1"}]}`:     {"not_supported", "characters", "characters"},
-			`{"prompt": "x", "input_reference": "a.png"}`:           {"invalid_type", "input_reference", "Invalid type for 'input_reference': expected a file, but got a string instead."},
-			`{"prompt": "x", "input_reference": {}}`:                {"invalid_value", "input_reference", "exactly one"},
-			`{"prompt": "x", "input_reference": {"file_id": "a", "image_url": "b"}}`:                                       {"invalid_value", "input_reference", "exactly one"},
-			`{"prompt": "x", "input_reference": {"image_url": "data:image/png;base64,%"}}`:                                 {"invalid_value", "input_reference", "malformed"},
-			`{"prompt": "x", "input_reference": {"image_url": "data:image/jpeg;base64,AAAAGGZ0eXBoZWljAAAAAG1pZjFoZWlj"}}`: {"unsupported_file", "input_reference", "HEIC: convert it to JPEG, PNG or WebP"},
-			`{"prompt": "x", "input_reference": {"image_url": "data:text/html;base64,PGI+"}}`:                              {"unsupported_file", "input_reference", "text/html"},
-			`{"prompt": "` + strings.Repeat("x", 10_001) + `"}`:                                                            {"invalid_value", "prompt", "10000"},
-			`{"prompt": "` + strings.Repeat("🎬", 10_000) + `x"}`:                                                           {"invalid_value", "prompt", "40000 bytes"},
+			`{"prompt": "x", "input_reference": "a.png"}`: {"invalid_type", "input_reference",
+				"Invalid type for 'input_reference': expected a file, but got a string instead."},
+			`{"prompt": "x", "input_reference": {}}`: {"invalid_value", "input_reference", "exactly one"},
+			`{"prompt": "x", "input_reference": {"file_id": "a", "image_url": "b"}}`: {"invalid_value",
+				"input_reference", "exactly one"},
+			`{"prompt": "x", "input_reference": {"image_url": "data:image/png;base64,%"}}`: {"invalid_value",
+				"input_reference", "malformed"},
+			`{"prompt": "x", "input_reference": {"image_url": "data:image/jpeg;base64,AAAAGGZ0eXBoZWljAAAAAG1pZjFoZWlj"}}`: {"unsupported_file",
+				"input_reference", "HEIC: convert it to JPEG, PNG or WebP"},
+			`{"prompt": "x", "input_reference": {"image_url": "data:text/html;base64,PGI+"}}`: {"unsupported_file",
+				"input_reference", "text/html"},
+			`{"prompt": "` + strings.Repeat("x", 10_001) + `"}`: {"invalid_value",
+				"prompt", "10000"},
+			`{"prompt": "` + strings.Repeat("🎬", 10_000) + `x"}`: {"invalid_value",
+				"prompt", "40000 bytes"},
 			`{"prompt": "x \ud800"}`:                      {"invalid_json", "", "half of a character"},
 			"{\"prompt\": \"x \xff\"}":                    {"invalid_json", "", "UTF-8"},
 			`{"prompt": "x", "prompt": "y"}`:              {"duplicate_parameter", "prompt", "the key prompt twice"},
@@ -148,10 +159,13 @@ func TestCreate(t *testing.T) {
 			require.InDelta(t, 4, params["durationSeconds"], 0, name)
 		}
 		for body, want := range map[string]struct{ code, param, says string }{
-			`{"prompt": "x", "params": {"fsp": 1}}`:                                 {"invalid_value", "params.fsp", `Unknown parameter "fsp"; did you mean "fps"?`},
-			`{"prompt": "x", "params": {"fps": 99}}`:                                {"invalid_value", "params.fps", "at most"},
-			`{"prompt": "x", "params": {"durationSeconds": 1e9}}`:                   {"invalid_value", "params.durationSeconds", "params.durationSeconds"},
-			`{"prompt": "x", "params": [1]}`:                                        {"invalid_type", "params", "expected an object, but got an array instead"},
+			`{"prompt": "x", "params": {"fsp": 1}}`: {"invalid_value", "params.fsp",
+				`Unknown parameter "fsp"; did you mean "fps"?`},
+			`{"prompt": "x", "params": {"fps": 99}}`: {"invalid_value", "params.fps", "at most"},
+			`{"prompt": "x", "params": {"durationSeconds": 1e9}}`: {"invalid_value", "params.durationSeconds",
+				"params.durationSeconds"},
+			`{"prompt": "x", "params": [1]}`: {"invalid_type", "params",
+				"expected an object, but got an array instead"},
 			`{"prompt": "x", "params": "{}"}`:                                       {"invalid_type", "params", "expected an object"},
 			`{"prompt": "x", "seconds": "8", "params": {"durationSeconds": 8}}`:     {"invalid_value", "params.durationSeconds", "send one of them"},
 			`{"prompt": "x", "size": "1280x720", "params": {"resolution": "720p"}}`: {"invalid_value", "params.resolution", "send one of them"},

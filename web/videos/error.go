@@ -64,7 +64,8 @@ var params = map[string]string{
 // refusals are the codes of requests that cannot be read.
 var refusals = map[door.Reason]string{
 	door.Malformed: "invalid_json", door.Duplicated: "duplicate_parameter", door.Incomplete: "invalid_body",
-	door.TooLarge: "request_too_large", door.WrongMedia: "unsupported_content_type", door.BadHeader: "invalid_value", door.Needless: "invalid_body",
+	door.TooLarge: "request_too_large", door.WrongMedia: "unsupported_content_type", door.BadHeader: "invalid_value",
+	door.Needless: "invalid_body",
 }
 
 // asFault turns an error into what clients are told.

@@ -97,7 +97,8 @@ func TestSizeOf(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"resolution": "480p", "aspectRatio": "16:9"}`: "854x480", `{"resolution": "720p", "aspectRatio": "9:16"}`: "720x1280",
 		`{"resolution": "1080p", "aspectRatio": "1:1"}`: "1080x1080", `{"size": "1024x1792", "resolution": "480p"}`: "1024x1792",
-		`{}`: "", `[]`: "", `{"resolution": "4k"}`: "", `{"resolution": "480p", "aspectRatio": "0:0"}`: "", `{"resolution": "480p", "aspectRatio": "x"}`: "",
+		`{}`: "", `[]`: "", `{"resolution": "4k"}`: "", `{"resolution": "480p", "aspectRatio": "0:0"}`: "",
+		`{"resolution": "480p", "aspectRatio": "x"}`: "",
 	} {
 		require.Equal(t, want, sizeOf(json.RawMessage(params)), params)
 	}
@@ -125,7 +126,8 @@ func TestReadModels(t *testing.T) {
 	_, _, err = Models{}.find(catalogue, "sora-2")
 	require.ErrorContains(t, err, "use model='testcard', or ask its operator to set REELAY_VIDEO_MODELS")
 	for wrong, says := range map[string]string{
-		"sora-2": "not of the form NAME=MODEL", "=testcard": "not of the form NAME=MODEL", "sora-2=": "not of the form NAME=MODEL", "a=testcard,a=testcard": "twice",
+		"sora-2": "not of the form NAME=MODEL", "=testcard": "not of the form NAME=MODEL", "sora-2=": "not of the form NAME=MODEL",
+		"a=testcard,a=testcard": "twice",
 	} {
 		_, err := ReadModels(wrong)
 		require.ErrorContains(t, err, says)

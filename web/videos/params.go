@@ -104,5 +104,6 @@ func (e *extras) refuse(err error) error {
 }
 
 func errSame(param, name string) error {
-	return invalid("invalid_value", paramsParam+"."+name, "'%s' and '%s.%s' are the same parameter: send one of them.", param, paramsParam, name)
+	return invalid("invalid_value", paramsParam+"."+name, "'%s' and '%s.%s' are the same parameter: send one of them.", param, paramsParam,
+		name)
 }

@@ -335,7 +335,10 @@ func TestRoutes(t *testing.T) {
 	t.Run("CloseTheConnectionAfterAPanicInTheBody", func(t *testing.T) {
 		t.Parallel()
 
-		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) { return jobs.Principal{}, errors.New("no") }})
+		api := videos.New(videos.Config{Authenticate: func(context.Context, string) (jobs.Principal, error) {
+			return jobs.Principal{},
+				errors.New("no")
+		}})
 
 		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
 			api.ServeHTTP(brokenPipe{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/v1/models", nil))
@@ -347,7 +350,8 @@ func TestRoutes(t *testing.T) {
 
 		d := open(t)
 		id := d.create(t, boat)
-		for _, authorization := range []string{"", "Bearer", "Bearer rl_unknown", "Basic " + d.Secrets[models.RoleClient], d.Secrets[models.RoleClient]} {
+		for _, authorization := range []string{"", "Bearer", "Bearer rl_unknown", "Basic " + d.Secrets[models.RoleClient],
+			d.Secrets[models.RoleClient]} {
 			got := d.do(t, http.MethodGet, "/v1/videos/"+id, "", nil, "Authorization", authorization)
 			require.Equal(t, http.StatusUnauthorized, got.Status, authorization)
 			requireError(t, got, "invalid_request_error", "invalid_api_key", "")
@@ -378,11 +382,13 @@ func TestRoutes(t *testing.T) {
 		d := open(t)
 		id := d.create(t, boat)
 		d.render(t)
-		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID, Role: models.RoleClient, Name: "other"})
+		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID,
+			Role: models.RoleClient, Name: "other"})
 		require.NoError(t, err)
 		unknown := models.VideoID(models.NewJobID())
 		for _, secret := range []string{stranger, d.Secrets[models.RoleOperator]} {
-			for _, request := range []string{"GET /v1/videos/%s", "DELETE /v1/videos/%s", "GET /v1/videos/%s/content", "POST /v1/videos/%s/remix", "GET /v1/videos?after=%s"} {
+			for _, request := range []string{"GET /v1/videos/%s", "DELETE /v1/videos/%s", "GET /v1/videos/%s/content", "POST /v1/videos/%s/remix",
+				"GET /v1/videos?after=%s"} {
 				ask := func(id string) answer {
 					method, path, _ := strings.Cut(fmt.Sprintf(request, id), " ")
 					body := ""

@@ -76,7 +76,8 @@ func dataImage(link string) (*reference, error) {
 	contentType, encoding, _ := strings.Cut(head, ";")
 	data, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || encoding != "base64" {
-		return nil, invalid("invalid_value", referenceParam, "The data URL is malformed: it must be data:image/png;base64, and the image in base64.")
+		return nil, invalid("invalid_value", referenceParam,
+			"The data URL is malformed: it must be data:image/png;base64, and the image in base64.")
 	}
 	return imageFile(&file{contentType: contentType, data: data})
 }

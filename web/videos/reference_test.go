@@ -44,9 +44,10 @@ func TestReference(t *testing.T) {
 		client, worker, picture := d.official(), d.Worker(t, "one"), jobstest.Picture(t, color.White)
 		uploaded := d.UploadInput(t, d.Client, picture)
 		for name, sent := range map[string]openai.VideoNewParamsInputReferenceUnion{
-			"a file":             {OfFile: openai.File(bytes.NewReader(picture), "boat.png", "image/png")},
-			"a file of no type":  {OfFile: bytes.NewReader(picture)},
-			"a data URL":         {OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("data:image/png;base64," + base64.StdEncoding.EncodeToString(picture))}},
+			"a file":            {OfFile: openai.File(bytes.NewReader(picture), "boat.png", "image/png")},
+			"a file of no type": {OfFile: bytes.NewReader(picture)},
+			"a data URL": {OfImageInputReference: &openai.ImageInputReferenceParam{ImageURL: openai.String("data:image/png;base64," +
+				base64.StdEncoding.EncodeToString(picture))}},
 			"an input's file_id": {OfImageInputReference: &openai.ImageInputReferenceParam{FileID: openai.String(string(uploaded))}},
 		} {
 			v, err := client.Videos.New(t.Context(), openai.VideoNewParams{Prompt: "a paper boat", InputReference: sent})

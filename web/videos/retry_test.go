@@ -62,7 +62,8 @@ func TestRetry(t *testing.T) {
 		d := open(t)
 		first := d.create(t, boat)
 
-		require.Equal(t, first, d.create(t, `{"seconds": 4, "prompt": "a paper boat", "size": "720x1280"}`, count, "1"), "the defaults are the same request")
+		require.Equal(t, first, d.create(t, `{"seconds": 4, "prompt": "a paper boat", "size": "720x1280"}`, count, "1"),
+			"the defaults are the same request")
 		require.Equal(t, first, d.create(t, boat, count, "2"))
 		require.Equal(t, first, d.create(t, boat, count, "2"), "a proxy may send it twice")
 		contentType, body := form(t, "prompt", "a paper boat")

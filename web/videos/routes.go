@@ -107,7 +107,8 @@ func (a *api) routeVideo(id string, rest []string) methods {
 }
 
 func errNoRoute(method, path string) error {
-	return missing("unknown_url", "Unknown request URL: %s %s. This server offers /v1/videos and /v1/models.", door.Clip(method), door.Clip(path))
+	return missing("unknown_url", "Unknown request URL: %s %s. This server offers /v1/videos and /v1/models.", door.Clip(method),
+		door.Clip(path))
 }
 
 func errMethod(w http.ResponseWriter, method string, allowed methods) error {
@@ -122,6 +123,7 @@ func errMethod(w http.ResponseWriter, method string, allowed methods) error {
 // notOffered refuses a part of OpenAI's API that this server does not have.
 func notOffered(what string) action {
 	return func(http.ResponseWriter, *call) (any, error) {
-		return nil, missing("not_supported", "This server does not offer video %s: it offers create, retrieve, list, delete, content and remix.", what)
+		return nil, missing("not_supported", "This server does not offer video %s: it offers create, retrieve, list, delete, content and remix.",
+			what)
 	}
 }

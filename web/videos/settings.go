@@ -93,9 +93,11 @@ func (m Models) find(c *catalogue.Snapshot, name string) (*catalogue.Model, stri
 	names := m.names(c)
 	hint := cmp.Or(text.DidYouMean(name, names), ".")
 	if len(names) > 0 && len(m) == 0 && strings.HasPrefix(name, "sora-") {
-		hint = fmt.Sprintf(". This server gives no model of its own that name: use model='%s', or ask its operator to set REELAY_VIDEO_MODELS.", names[0])
+		hint = fmt.Sprintf(". This server gives no model of its own that name: use model='%s', or ask its operator to set REELAY_VIDEO_MODELS.",
+			names[0])
 	}
-	return nil, "", invalid("model_not_found", "model", "The model '%s' does not exist here%s Supported models are: %s.", door.Clip(name), hint, strings.Join(names, ", "))
+	return nil, "", invalid("model_not_found", "model", "The model '%s' does not exist here%s Supported models are: %s.", door.Clip(name),
+		hint, strings.Join(names, ", "))
 }
 
 const (

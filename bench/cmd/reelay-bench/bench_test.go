@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 // command returns a run of the program in the checkout, with small sizes.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := testrun.Command(t, filepath.Join(programs, "reelay-bench"), append([]string{"--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
+	cmd := testrun.Command(t, filepath.Join(programs, "reelay-bench"),
+		append([]string{"--small", "--rounds", "1", "--seconds", "0.2", "--minutes", "0.02"}, args...)...)
 	cmd.Dir = root
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute

@@ -222,9 +222,11 @@ func (r *listsResult) print(out io.Writer, all bool) error {
 	}
 	var rows [][]string
 	for _, m := range shown {
-		rows = append(rows, []string{m.List, m.Filter, m.What, fmt.Sprintf("%.1f", m.P50), fmt.Sprintf("%.1f", m.Worst), fmt.Sprintf("%.1f", m.Processor)})
+		rows = append(rows, []string{m.List, m.Filter, m.What, fmt.Sprintf("%.1f", m.P50), fmt.Sprintf("%.1f", m.Worst),
+			fmt.Sprintf("%.1f", m.Processor)})
 	}
-	if err := printTable(out, []string{fmt.Sprintf("%d jobs, milliseconds", r.Rows), "filter", "what", "p50", "worst", "processor"}, rows); err != nil {
+	if err := printTable(out, []string{fmt.Sprintf("%d jobs, milliseconds", r.Rows), "filter", "what", "p50", "worst", "processor"},
+		rows); err != nil {
 		return err
 	}
 	verdict := "met"

@@ -55,7 +55,8 @@ func measureCommand() *cobra.Command {
 	o.place.addFlags(f)
 	f.IntVar(&o.effort.Rounds, "rounds", 5, "how many rounds, of whose figures the median counts")
 	f.Float64Var(&o.seconds, "seconds", 3, "how long each contestant works in a round")
-	f.IntVar(&o.effort.N, "n", 0, "how many jobs a round of pickup has, how many subscriptions there are, or how many jobs run on the day, whose rates go with them, and in a fleet (default: 60, 4000, 3600 and 3600)")
+	f.IntVar(&o.effort.N, "n", 0,
+		"how many jobs a round of pickup has, how many subscriptions there are, or how many jobs run on the day, whose rates go with them, and in a fleet (default: 60, 4000, 3600 and 3600)")
 	f.IntSliceVar(&o.effort.Rows, "rows", []int{10_000, 1_000_000, 10_000_000}, "how many jobs there are for each step of growth")
 	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, and that of a fleet, lasts")
 	f.BoolVar(&o.effort.Small, "small", false, "make everything small, to see whether it works: the figures mean nothing")

@@ -276,7 +276,8 @@ func (r *pagesResult) print(out io.Writer, all bool) error {
 	}
 	var rows [][]string
 	for _, m := range shown {
-		rows = append(rows, []string{m.Page, fmt.Sprintf("%.1f", m.First), fmt.Sprintf("%.1f", m.P50), fmt.Sprintf("%.1f", m.P95), fmt.Sprint(m.Bytes)})
+		rows = append(rows, []string{m.Page, fmt.Sprintf("%.1f", m.First), fmt.Sprintf("%.1f", m.P50), fmt.Sprintf("%.1f", m.P95),
+			fmt.Sprint(m.Bytes)})
 	}
 	if err := printTable(out, []string{fmt.Sprintf("%d jobs, milliseconds", r.Rows), "first", "p50", "p95", "bytes"}, rows); err != nil {
 		return err

@@ -66,7 +66,8 @@ func findPlaces(ctx context.Context, db bun.IDB) (*places, error) {
 // the exports, which last as long as there are jobs.
 var unmeasured = []string{
 	"GET /login", "GET /login/sso", "GET /login/sso/callback", "GET /join/{token}", "GET /static/", "GET /{$}",
-	"GET /jobs/{id}/video", "GET /jobs/{id}/log/{attempt}", "GET /artifacts/{id}", "GET /models/show/{id}/remove", "GET /takes/{id}/discard", "GET /jobs/{id}/redrive",
+	"GET /jobs/{id}/video", "GET /jobs/{id}/log/{attempt}", "GET /artifacts/{id}", "GET /models/show/{id}/remove", "GET /takes/{id}/discard",
+	"GET /jobs/{id}/redrive",
 	"GET /schedules/{id}", "GET /schedules/{id}/edit", "GET /schedules/{id}/pause", "GET /schedules/{id}/delete",
 	"GET /jobs/export.csv", "GET /jobs/export.jsonl",
 }
@@ -126,10 +127,14 @@ func (p *places) jobPages() (all []string) {
 // searches are the texts of searches that are frequent, rare, and without any match.
 func (p *places) searches() []string {
 	return []string{
-		"bulk:" + string(p.Bulk), "pool:pool-1", "pool:none", "zone:r1-a", "checkpoint:>10m", "checkpoint:<10m", "checkpoint:>30d", "waste:>50", "age:<1h", "age:>7d",
-		"worker:" + string(history.Busy), "worker:" + string(history.Quiet), "user:crowd", "user:user-5", "account:" + string(history.Big), "class:timeout", "class:poison",
-		"meta:campaign=c6", "meta:stage=prod", "prod", "c6", "nothing", "-status:completed", "model:gam", "tier:free", "lane:pro", "type:still", "-type:video",
-		"pool:pool-1 zone:r1-a status:failed", "pool:pool-2 status:scheduled", "checkpoint:>1d status:running", "zone:r2-b user:nobody", "bulk:" + string(p.Bulk) + " status:scheduled",
+		"bulk:" + string(p.Bulk), "pool:pool-1", "pool:none", "zone:r1-a", "checkpoint:>10m", "checkpoint:<10m", "checkpoint:>30d", "waste:>50",
+		"age:<1h", "age:>7d",
+		"worker:" + string(history.Busy), "worker:" + string(history.Quiet), "user:crowd", "user:user-5", "account:" + string(history.Big),
+		"class:timeout", "class:poison",
+		"meta:campaign=c6", "meta:stage=prod", "prod", "c6", "nothing", "-status:completed", "model:gam", "tier:free", "lane:pro", "type:still",
+		"-type:video",
+		"pool:pool-1 zone:r1-a status:failed", "pool:pool-2 status:scheduled", "checkpoint:>1d status:running", "zone:r2-b user:nobody", "bulk:" +
+			string(p.Bulk) + " status:scheduled",
 		"meta:stage=prod status:scheduled", "class:timeout model:alpha tier:free", string(p.Completed)[:12],
 	}
 }
@@ -149,7 +154,8 @@ func (p *places) jobLists() []string {
 		q := url.QueryEscape(search)
 		all = append(all, "/jobs?q="+q, "/jobs?range=24h&q="+q)
 	}
-	for _, search := range []string{"", "user:crowd", "pool:pool-1", "checkpoint:>10m", "bulk:" + string(p.Bulk), "class:timeout", "meta:stage=prod"} {
+	for _, search := range []string{"", "user:crowd", "pool:pool-1", "checkpoint:>10m", "bulk:" + string(p.Bulk), "class:timeout",
+		"meta:stage=prod"} {
 		for _, action := range []string{"CANCEL", "RETRY", "REDRIVE"} {
 			all = append(all, "/bulk/new?all=1&action="+action+"&q="+url.QueryEscape(search))
 		}
@@ -176,17 +182,25 @@ func (p *places) fleetPages() (all []string) {
 	for _, page := range []string{"", "/live", "/edit", "/delete"} {
 		all = append(all, "/pools/"+string(p.Pool)+page)
 	}
-	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id="+string(history.Busy), "/workers/live", "/pools", "/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live", "/queues/pro/charts", "/queues/pro/pause",
-		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/heatmap/charts", "/heatmap/charts?hours=168", "/models", "/models/apply", "/models/show/testcard")
+	return append(all, "/workers", "/workers?all=1", "/workers/act?verb=drain&id="+string(history.Busy), "/workers/live", "/pools",
+		"/pools/live", "/pools/new", "/queues", "/queues/live", "/queues/charts", "/queues/charts?range=7d", "/queues/pro", "/queues/pro/live",
+		"/queues/pro/charts", "/queues/pro/pause",
+		"/heatmap", "/heatmap?hours=24", "/heatmap?hours=168", "/heatmap/live", "/heatmap/charts", "/heatmap/charts?hours=168", "/models",
+		"/models/apply", "/models/show/testcard")
 }
 
 func (p *places) otherPages() []string {
-	endpoint, bulk, view, member := "/webhooks/"+string(history.Endpoint), "/bulk/"+string(p.Bulk), "/views/"+string(p.View), "/members/"+string(p.Member)
+	endpoint, bulk, view, member := "/webhooks/"+string(history.Endpoint), "/bulk/"+string(p.Bulk), "/views/"+string(p.View), "/members/"+
+		string(p.Member)
 	return []string{
-		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h", "/overview/charts?range=7d",
-		"/doctor", "/doctor/live", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1", "/bulk/live", bulk, bulk + "/live",
-		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint + "/rotate", endpoint + "/disable", endpoint + "/delete",
-		"/schedules", "/schedules/live", "/schedules/new", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth", "/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
+		"/overview", "/overview?range=24h", "/overview?range=7d", "/overview/live", "/overview/charts", "/overview/charts?range=24h",
+		"/overview/charts?range=7d",
+		"/doctor", "/doctor/live", "/system", "/system/live", "/system/halt", "/keyboard", "/graphql", "/api/docs", "/bulk", "/bulk?open=1",
+		"/bulk/live", bulk, bulk + "/live",
+		"/views", "/views/new", view + "/edit", view + "/delete", "/webhooks", "/webhooks/new", endpoint, endpoint + "?failed=1", endpoint +
+			"/rotate", endpoint + "/disable", endpoint + "/delete",
+		"/schedules", "/schedules/live", "/schedules/new", "/alerts", "/alerts?history=1", "/alerts/live", "/alerts/rules/queue-depth",
+		"/alerts/silence", "/accounts", "/accounts/new", "/accounts/" + string(p.Account) + "/edit",
 		"/members", member, "/keys", "/keys?account=" + string(p.Account), "/keys/new", "/keys/" + string(p.Key) + "/revoke",
 		"/audit", "/audit?actor=ann", "/audit?actor=nobody", "/audit?action=cancelJob", "/audit?target=target-50", "/me",
 	}
@@ -197,15 +211,19 @@ func (p *places) queries() []string {
 	all := []string{
 		"{ overview { queued running scheduled blocked deadLetters workersIdle failureRate waitSecondsP95 estimatedDrainSeconds } }",
 		"{ heatMap(hours: 24) { region gpuType depth verdict { cause } } }",
-		"{ queues { tier } }", "{ pools { name } }", "{ workers(first: 200) { edges { node { id } } totalCount } }", "{ deadLetterGroups { fingerprint count } }", "{ deadLetterStats { total } }",
-		"{ webhookEndpoints { id } }", "{ webhookDeliveries(failedOnly: true) { edges { node { id } } } }", "{ bulkOperations { edges { node { id } } } }", "{ draftUsage { continued { drafts } } }", "{ auditLog { edges { node { at } } } }", "{ alerts(active: false) { id } }",
+		"{ queues { tier } }", "{ pools { name } }", "{ workers(first: 200) { edges { node { id } } totalCount } }",
+		"{ deadLetterGroups { fingerprint count } }", "{ deadLetterStats { total } }",
+		"{ webhookEndpoints { id } }", "{ webhookDeliveries(failedOnly: true) { edges { node { id } } } }",
+		"{ bulkOperations { edges { node { id } } } }", "{ draftUsage { continued { drafts } } }", "{ auditLog { edges { node { at } } } }",
+		"{ alerts(active: false) { id } }",
 	}
 	for _, days := range []int{1, 7, 60, 399} {
 		all = append(all, fmt.Sprintf(`{ history(metrics: [SUBMITTED, WAIT_P95, GPU_UTILIZATION, WASTED_COST, QUEUED], from: %q) { values } }`,
 			time.Now().AddDate(0, 0, -days).UTC().Format(time.RFC3339)))
 	}
 	for _, search := range p.searches() {
-		all = append(all, fmt.Sprintf(`{ jobs(first: 100, filter: {search: %q}) { edges { node { id status } } totalCount } }`, strings.ReplaceAll(search, `"`, "")))
+		all = append(all, fmt.Sprintf(`{ jobs(first: 100, filter: {search: %q}) { edges { node { id status } } totalCount } }`,
+			strings.ReplaceAll(search, `"`, "")))
 	}
 	return all
 }

@@ -30,7 +30,8 @@ type pagesSite struct {
 
 func (s *pagesSite) startStores(ctx context.Context) (err error) {
 	// Without waits for the disk: an incomplete history is created again.
-	if s.postgres, err = localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(s.data, "postgres"), Test: true}); err != nil {
+	if s.postgres, err = localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(s.data, "postgres"),
+		Test: true}); err != nil {
 		return err
 	}
 	s.redis, err = localstack.StartRedis(ctx, localstack.RedisConfig{Dir: filepath.Join(s.data, "redis")})

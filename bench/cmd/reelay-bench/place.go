@@ -22,7 +22,8 @@ type place struct {
 func (p *place) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.data, "data", "", "data folder of a running `reelay up --agents 0` (default: starts a stack of its own)")
 	f.StringVar(&p.endpoint, "endpoint", "", "address of the API of a Reelay that runs elsewhere; its ADMIN key in REELAY_API_KEY")
-	f.StringVar(&p.database, "database", "", "address of that Reelay's PostgreSQL, for the limit and River; DATABASE_URL hides it from other users")
+	f.StringVar(&p.database, "database", "",
+		"address of that Reelay's PostgreSQL, for the limit and River; DATABASE_URL hides it from other users")
 	f.StringVar(&p.reelay, "reelay", "", "program to start a stack with (default: reelay in the folder of this program)")
 }
 
@@ -38,7 +39,8 @@ func (p *place) open(ctx context.Context, name string, say func(line string)) (*
 			return nil, nil, fmt.Errorf("there is no key for %s: set REELAY_API_KEY to one of an ADMIN", p.endpoint)
 		}
 		admin, err := newClient(p.endpoint, key, os.Getenv("REELAY_CA_FILE"))
-		return &bench.Site{Admin: admin, DatabaseURL: cmp.Or(p.database, os.Getenv("DATABASE_URL")), RedisURL: os.Getenv("REDIS_URL"), Say: say}, nothing, err
+		return &bench.Site{Admin: admin, DatabaseURL: cmp.Or(p.database, os.Getenv("DATABASE_URL")), RedisURL: os.Getenv("REDIS_URL"), Say: say},
+			nothing, err
 	case p.data != "":
 		site, err := siteOf(p.data, say)
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 func TestRedactor(t *testing.T) {
 	t.Parallel()
 
-	r := redact.New([]string{"HF_TOKEN=correct horse battery", "DATABASE_PASSWORD=hunter22", "SIGNING_KEY=abcdef123456", "HOME=/home/worker", "KEY=on", "KEYBOARD=qwertz"})
+	r := redact.New([]string{"HF_TOKEN=correct horse battery", "DATABASE_PASSWORD=hunter22", "SIGNING_KEY=abcdef123456", "HOME=/home/worker",
+		"KEY=on", "KEYBOARD=qwertz"})
 	secrets := map[string]string{
 		"ABearer":        "Authorization: Bearer abc.def-ghi_jkl",
 		"AKey":           "calling with rl_QUJDREVGR0hJSktMTU5PUA",
@@ -36,7 +37,8 @@ func TestRedactor(t *testing.T) {
 			clean := r.Clean(text)
 
 			require.Contains(t, clean, redact.Mark)
-			for _, secret := range []string{"def-ghi", "QUJDREVG", "MfKQ9r8", "0123456789", "pass", "word@", "IOSFODNN", "wJalr", "SyA-12", "AfH6SM", "MIIEvQ", "sig_nature", "correct", "hunter", "abcdef"} {
+			for _, secret := range []string{"def-ghi", "QUJDREVG", "MfKQ9r8", "0123456789", "pass", "word@", "IOSFODNN", "wJalr", "SyA-12", "AfH6SM",
+				"MIIEvQ", "sig_nature", "correct", "hunter", "abcdef"} {
 				if name == "AnAssignment" && secret == "pass" {
 					continue
 				}

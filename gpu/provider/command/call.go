@@ -139,7 +139,8 @@ func (c *call) read(out io.Reader) error {
 	for n := 1; ; n++ {
 		line, err := program.ReadLine(lines)
 		if n > maxLines || limited.N <= 0 {
-			return fleet.Refuse(fleet.Transient, "the program %s was killed because it wrote more than %d lines or %d MiB", c.program, maxLines, maxBytes>>20)
+			return fleet.Refuse(fleet.Transient, "the program %s was killed because it wrote more than %d lines or %d MiB", c.program, maxLines,
+				maxBytes>>20)
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			c.line(line)

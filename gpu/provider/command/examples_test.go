@@ -74,7 +74,8 @@ func TestDockerCompose(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
 	_, err := c.List(t.Context(), c.pool)
 	require.ErrorContains(t, err, "Cannot connect to the Docker daemon")
-	for options, class := range map[string]fleet.ErrorClass{`{"service": "absent"}`: fleet.Invalid, `{"service": "-v/:/host"}`: fleet.Transient} {
+	for options, class := range map[string]fleet.ErrorClass{`{"service": "absent"}`: fleet.Invalid,
+		`{"service": "-v/:/host"}`: fleet.Transient} {
 		c.pool.Settings = json.RawMessage(`{"program": "docker-compose", "options": ` + options + `}`)
 		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
 	}

@@ -61,7 +61,8 @@ func (l *stderrLog) read(from io.Reader) {
 		if shown := strings.TrimSpace(l.call.show(string(line))); shown != "" {
 			l.last = shown
 			if omitted, ok := l.allowed(); ok {
-				slog.Warn("a provider's program says", "program", l.call.program, "verb", l.call.verb, "pool", l.pool, "line", shown, "omitted", omitted)
+				slog.Warn("a provider's program says", "program", l.call.program, "verb", l.call.verb, "pool", l.pool, "line", shown, "omitted",
+					omitted)
 			}
 		}
 		if err != nil {
@@ -80,6 +81,7 @@ func (p *Provider) noteStrangers(ctx context.Context, c *call, pool *models.Pool
 	p.strangers[pool.ID] = true
 	p.mu.Unlock()
 	if !logged {
-		slog.WarnContext(ctx, "a provider's program lists machines that are not the pool's: they are ignored", "program", c.program, "pool", pool.Name, "machines", n)
+		slog.WarnContext(ctx, "a provider's program lists machines that are not the pool's: they are ignored", "program", c.program, "pool",
+			pool.Name, "machines", n)
 	}
 }

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for name, value := range map[string]string{
-		"REELAY_SECRETS_FILE": "hunter2", "DATABASE_URL": "hunter2", "REDIS_URL": "hunter2", "STORAGE_EMULATOR_HOST": "hunter2", "PGPASSWORD": "hunter2",
+		"REELAY_SECRETS_FILE": "hunter2", "DATABASE_URL": "hunter2", "REDIS_URL": "hunter2", "STORAGE_EMULATOR_HOST": "hunter2",
+		"PGPASSWORD":  "hunter2",
 		"CLOUD_TOKEN": "mine", "PATH": bin + ":" + os.Getenv("PATH"), "AGENT_IMAGE": "registry.example/agent:1",
 		"FAKE_CLOUD": "machines", "FAKE_CLOUD_AGENT": "./agent",
 	} {
@@ -87,8 +88,10 @@ func setupIn(t *testing.T, folder, program string) *cloud {
 	c := &cloud{folder: folder, key: key}
 	c.Provider = command.New(command.Config{Folder: folder, Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file}})
 	c.pool = &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
-		Name: "spot", Provider: command.Name, Region: "eu-1", Zones: []string{"eu-1a"}, GPUType: "L4", MachineType: "big", CapacityClass: models.CapacitySpot,
-		Models: []string{"testcard", "other"}, Settings: []byte(`{"program": "` + program + `", "options": {"size": 2}, "timeoutSeconds": 60}`),
+		Name: "spot", Provider: command.Name, Region: "eu-1", Zones: []string{"eu-1a"}, GPUType: "L4", MachineType: "big",
+		CapacityClass: models.CapacitySpot,
+		Models:        []string{"testcard", "other"},
+		Settings:      []byte(`{"program": "` + program + `", "options": {"size": 2}, "timeoutSeconds": 60}`),
 	}}
 	return c
 }

@@ -121,8 +121,10 @@ func (a *answer) check(verb string) error {
 	case a.Error == nil:
 		return nil
 	case !slices.Contains(fleet.ErrorClasses, a.Error.Class) && (a.Error.Class != classGone || verb != verbPreempt):
-		return fmt.Errorf("has an error of the class %q: it must be STOCKOUT, QUOTA, PERMISSION, INVALID or TRANSIENT", text.Clip(string(a.Error.Class), 32))
-	case len(a.Error.ZonesAvailable) > maxZones || slices.ContainsFunc(a.Error.ZonesAvailable, func(z string) bool { return !text.Valid(z, 1, text.MaxName) }):
+		return fmt.Errorf("has an error of the class %q: it must be STOCKOUT, QUOTA, PERMISSION, INVALID or TRANSIENT",
+			text.Clip(string(a.Error.Class), 32))
+	case len(a.Error.ZonesAvailable) > maxZones || slices.ContainsFunc(a.Error.ZonesAvailable,
+		func(z string) bool { return !text.Valid(z, 1, text.MaxName) }):
 		return fmt.Errorf("has zonesAvailable that are not up to %d names", maxZones)
 	}
 	return nil

@@ -116,7 +116,8 @@ func (p *Provider) resultsOf(ctx context.Context, pool *models.Pool, r request) 
 		case failed != nil:
 			results[i.ID] = result{err: failed}
 		default:
-			results[i.ID] = result{err: fleet.Refuse(fleet.Transient, "the program %s ended without a result for this instance%s", c.program, c.because())}
+			results[i.ID] = result{err: fleet.Refuse(fleet.Transient, "the program %s ended without a result for this instance%s", c.program,
+				c.because())}
 		}
 	}
 	return results
@@ -170,7 +171,8 @@ func find(folder, name string) (string, error) {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
-		return "", fleet.Refuse(fleet.Invalid, "the program %s is not in the folder of REELAY_PROVIDERS (%s): put it there, or change settings.program", name, reason(err))
+		return "", fleet.Refuse(fleet.Invalid,
+			"the program %s is not in the folder of REELAY_PROVIDERS (%s): put it there, or change settings.program", name, reason(err))
 	}
 	if _, err := exec.LookPath(path); err != nil {
 		return "", fleet.Refuse(fleet.Permission, "the program %s cannot be run (%s): make it executable", name, reason(err))

@@ -118,7 +118,8 @@ func TestCreate(t *testing.T) {
 		require.NoError(t, os.Mkdir(filepath.Join(c.folder, "folder"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "data"), nil, 0o600))
 		testrun.WriteProgram(t, filepath.Join(c.folder, "broken"), "#!/no/such/interpreter\n")
-		for program, want := range map[string]fleet.ErrorClass{"none": fleet.Invalid, "folder": fleet.Invalid, "data": fleet.Permission, "broken": fleet.Permission} {
+		for program, want := range map[string]fleet.ErrorClass{"none": fleet.Invalid, "folder": fleet.Invalid, "data": fleet.Permission,
+			"broken": fleet.Permission} {
 			c.pool.Settings = []byte(`{"program": "` + program + `"}`)
 			err := c.create(t, "spot-a")[0].Err
 			require.Equal(t, want, fleet.ClassOf(err), "%s: %v", program, err)
@@ -227,7 +228,8 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 
 	c := setupIn(t, t.TempDir(), "chatty")
-	testrun.WriteProgram(t, filepath.Join(c.folder, "chatty"), "#!/bin/sh\nsed s/.*environment// >&2\ni=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n")
+	testrun.WriteProgram(t, filepath.Join(c.folder, "chatty"),
+		"#!/bin/sh\nsed s/.*environment// >&2\ni=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n")
 
 	for range 2 {
 		c.create(t, "spot-a")

@@ -49,13 +49,16 @@ func readSettings(pool *models.Pool) (*Settings, error) {
 			return nil, apierror.Invalid("settings."+wrong.Field, "%s.", text.WrongType("settings.", wrong))
 		}
 		if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-			return nil, apierror.Invalid("settings", "settings have no field %s: those of the provider command have program, options and timeoutSeconds.", text.Clip(name, 64))
+			return nil, apierror.Invalid("settings",
+				"settings have no field %s: those of the provider command have program, options and timeoutSeconds.", text.Clip(name, 64))
 		}
-		return nil, apierror.Invalid("settings", `settings must be a JSON object such as {"program": "kubectl", "options": {}, "timeoutSeconds": 60}.`)
+		return nil, apierror.Invalid("settings",
+			`settings must be a JSON object such as {"program": "kubectl", "options": {}, "timeoutSeconds": 60}.`)
 	}
 	switch options := bytes.TrimSpace(s.Options); {
 	case !programName.MatchString(s.Program):
-		return nil, apierror.Invalid("settings.program", "settings.program must be the name of a file in the folder of programs (REELAY_PROVIDERS): 1 to 64 letters, digits, dots, hyphens and underscores, without a folder.")
+		return nil, apierror.Invalid("settings.program",
+			"settings.program must be the name of a file in the folder of programs (REELAY_PROVIDERS): 1 to 64 letters, digits, dots, hyphens and underscores, without a folder.")
 	case len(options) > 0 && options[0] != '{' && string(options) != "null":
 		return nil, apierror.Invalid("settings.options", "settings.options must be a JSON object: the program reads it.")
 	case s.TimeoutSeconds < 0 || s.TimeoutSeconds > maxSeconds:

@@ -75,7 +75,8 @@ func (b *batch) prepare(ctx context.Context, ids []string) (map[string]fleet.Cre
 		at := slices.IndexFunc(known, func(i *compute.Instance) bool { return i.Name == id })
 		switch {
 		case !namePattern.MatchString(id):
-			results[id] = fleet.Created{ID: id, Err: fleet.Refuse(fleet.Invalid, "instance %q: its id must be lower-case letters, digits and dashes", id)}
+			results[id] = fleet.Created{ID: id, Err: fleet.Refuse(fleet.Invalid, "instance %q: its id must be lower-case letters, digits and dashes",
+				id)}
 		case at >= 0:
 			results[id] = fleet.Created{ID: id, Zone: lastPart(known[at].Zone)}
 		default:

@@ -69,7 +69,9 @@ func TestCreate(t *testing.T) {
 		t.Parallel()
 		for _, ids := range [][]string{{"video-1"}, {"video-1", "video-2"}} {
 			server, provider := start(t)
-			server.Inject(fakegce.Fault{Status: 400, Reason: "invalid", Message: "Invalid value for field 'resource.scheduling.preemptionNoticeDuration'", Method: map[int]string{1: "instances.insert", 2: "instances.bulkInsert"}[len(ids)]})
+			server.Inject(fakegce.Fault{Status: 400, Reason: "invalid",
+				Message: "Invalid value for field 'resource.scheduling.preemptionNoticeDuration'", Method: map[int]string{1: "instances.insert",
+					2: "instances.bulkInsert"}[len(ids)]})
 
 			for _, created := range provider.Create(t.Context(), newPool(t), "batch", ids) {
 				require.NoError(t, created.Err)
@@ -91,7 +93,8 @@ func TestCreate(t *testing.T) {
 		require.Empty(t, server.Calls("instances.insert"))
 		require.Equal(t, []string{zoneA + "/video-1", zoneA + "/video-2"}, places(server))
 		provider.Create(t.Context(), pool, "one more", []string{"video-3"})
-		bulk, one := body[compute.BulkInsertInstanceResource](t, server, "instances.bulkInsert").InstanceProperties, body[compute.Instance](t, server, "instances.insert")
+		bulk, one := body[compute.BulkInsertInstanceResource](t, server, "instances.bulkInsert").InstanceProperties,
+			body[compute.Instance](t, server, "instances.insert")
 		require.Equal(t, one.Scheduling, bulk.Scheduling, "the model, the notice, and the longest life")
 		require.Equal(t, one.Labels, bulk.Labels)
 		require.Equal(t, metadata(one.Metadata), metadata(bulk.Metadata))
@@ -112,7 +115,8 @@ func TestCreate(t *testing.T) {
 		require.Equal(t, []fleet.ErrorClass{""}, classes(provider.Create(t.Context(), pool, "batch", []string{"video-1"})))
 		require.Equal(t, []fleet.ErrorClass{"", ""}, classes(provider.Create(t.Context(), pool, "batch", []string{"video-2", "video-3"})))
 
-		require.Equal(t, []string{"projects/p/global/instanceTemplates/worker"}, server.Calls("instances.insert")[0].Query["sourceInstanceTemplate"])
+		require.Equal(t, []string{"projects/p/global/instanceTemplates/worker"},
+			server.Calls("instances.insert")[0].Query["sourceInstanceTemplate"])
 		bulk := body[compute.BulkInsertInstanceResource](t, server, "instances.bulkInsert")
 		require.Equal(t, "projects/p/global/instanceTemplates/worker", bulk.SourceInstanceTemplate)
 		require.Nil(t, bulk.InstanceProperties.Disks)
@@ -215,18 +219,20 @@ func TestCreateErrors(t *testing.T) {
 		"ACallOverQuota":       {fakegce.Fault{Status: 403, Reason: "quotaExceeded", Times: -1}, fleet.Quota, 1},
 		"TooManyCalls":         {fakegce.Fault{Status: 403, Reason: "rateLimitExceeded", Times: -1}, fleet.Transient, 3},
 		"TooManyRequests":      {fakegce.Fault{Status: 429, Reason: "RATE_LIMIT_EXCEEDED", Times: -1}, fleet.Transient, 3},
-		"Forbidden":            {fakegce.Fault{Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.create' permission"}, fleet.Permission, 1},
-		"Unauthorized":         {fakegce.Fault{Status: 401, Reason: "authError"}, fleet.Permission, 1},
-		"ABadRequest":          {fakegce.Fault{Status: 400, Reason: "invalid"}, fleet.Invalid, 1},
-		"AMissingImage":        {fakegce.Fault{Status: 404, Reason: "notFound"}, fleet.Invalid, 1},
-		"AnOutage":             {fakegce.Fault{Status: 503, Reason: "backendError", Times: -1}, fleet.Transient, 3},
-		"ABadOperation":        {fakegce.Fault{Code: "RESOURCE_NOT_FOUND", OperationStatus: 404}, fleet.Invalid, 1},
-		"AForbiddenOperation":  {fakegce.Fault{Code: "PERMISSIONS_ERROR", OperationStatus: 403}, fleet.Permission, 1},
-		"AnUnknownOperation":   {fakegce.Fault{Code: "SOMETHING_NEW", OperationStatus: 500}, fleet.Transient, 1},
-		"PreemptedAtOnce":      {fakegce.Fault{Code: "INTERNAL_ERROR", Message: "Instance failed to start due to preemption."}, fleet.Stockout, 1},
-		"AnOutageThatEnds":     {fakegce.Fault{Status: 500, Reason: "backendError", Times: 2}, "", 3},
-		"ALostAnswer":          {fakegce.Fault{Lost: true}, "", 2},
-		"AHangingCall":         {fakegce.Fault{Hang: true}, "", 2},
+		"Forbidden": {fakegce.Fault{Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.create' permission"},
+			fleet.Permission, 1},
+		"Unauthorized":        {fakegce.Fault{Status: 401, Reason: "authError"}, fleet.Permission, 1},
+		"ABadRequest":         {fakegce.Fault{Status: 400, Reason: "invalid"}, fleet.Invalid, 1},
+		"AMissingImage":       {fakegce.Fault{Status: 404, Reason: "notFound"}, fleet.Invalid, 1},
+		"AnOutage":            {fakegce.Fault{Status: 503, Reason: "backendError", Times: -1}, fleet.Transient, 3},
+		"ABadOperation":       {fakegce.Fault{Code: "RESOURCE_NOT_FOUND", OperationStatus: 404}, fleet.Invalid, 1},
+		"AForbiddenOperation": {fakegce.Fault{Code: "PERMISSIONS_ERROR", OperationStatus: 403}, fleet.Permission, 1},
+		"AnUnknownOperation":  {fakegce.Fault{Code: "SOMETHING_NEW", OperationStatus: 500}, fleet.Transient, 1},
+		"PreemptedAtOnce": {fakegce.Fault{Code: "INTERNAL_ERROR", Message: "Instance failed to start due to preemption."}, fleet.Stockout,
+			1},
+		"AnOutageThatEnds": {fakegce.Fault{Status: 500, Reason: "backendError", Times: 2}, "", 3},
+		"ALostAnswer":      {fakegce.Fault{Lost: true}, "", 2},
+		"AHangingCall":     {fakegce.Fault{Hang: true}, "", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,7 +59,8 @@ func account(t *testing.T, tokens string) string {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	file, err := json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "p", "private_key_id": "1", "client_email": "control@p.iam.gserviceaccount.com", "client_id": "1",
+		"type": "service_account", "project_id": "p", "private_key_id": "1", "client_email": "control@p.iam.gserviceaccount.com",
+		"client_id":   "1",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": tokens,
 	})
 	require.NoError(t, err)

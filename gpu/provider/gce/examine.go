@@ -54,7 +54,8 @@ func (e *Examiner) examine(ctx context.Context, pool *models.Pool) []doctor.Find
 	}
 	if x.machine == nil || err != nil {
 		x.machine = &machine{pool: pool}
-		x.add("gce-credentials", "Google accepts the credentials.", err, "Set GOOGLE_APPLICATION_CREDENTIALS, or run on a machine with a service account.")
+		x.add("gce-credentials", "Google accepts the credentials.", err,
+			"Set GOOGLE_APPLICATION_CREDENTIALS, or run on a machine with a service account.")
 		return x.findings
 	}
 	if !x.credentials(ctx) {
@@ -103,7 +104,8 @@ func (x *examined) credentials(ctx context.Context) bool {
 func (x *examined) neededPermissions() []string {
 	needed := []string{
 		"compute.disks.create", "compute.globalOperations.list", "compute.instances.create", "compute.instances.delete", "compute.instances.get",
-		"compute.instances.list", "compute.instances.setLabels", "compute.instances.setMetadata", "compute.subnetworks.use", "compute.zoneOperations.get",
+		"compute.instances.list", "compute.instances.setLabels", "compute.instances.setMetadata", "compute.subnetworks.use",
+		"compute.zoneOperations.get",
 	}
 	for permission, needs := range map[string]bool{
 		"compute.instances.setServiceAccount":   x.s.ServiceAccount != "",
@@ -130,9 +132,11 @@ func (x *examined) permissions(ctx context.Context) {
 		return
 	}
 	needed := x.neededPermissions()
-	answer, err := read(ctx, x, service.Projects.TestIamPermissions(x.s.Project, &cloudresourcemanager.TestIamPermissionsRequest{Permissions: needed}).Context(ctx).Do)
+	answer, err := read(ctx, x, service.Projects.TestIamPermissions(x.s.Project,
+		&cloudresourcemanager.TestIamPermissionsRequest{Permissions: needed}).Context(ctx).Do)
 	if err != nil {
-		err = &fleet.ProviderError{Class: fleet.Transient, Err: fmt.Errorf("the permissions cannot be tested: %w; enable cloudresourcemanager.googleapis.com", err)}
+		err = &fleet.ProviderError{Class: fleet.Transient,
+			Err: fmt.Errorf("the permissions cannot be tested: %w; enable cloudresourcemanager.googleapis.com", err)}
 	} else if missing := slices.DeleteFunc(needed, func(p string) bool { return slices.Contains(answer.Permissions, p) }); len(missing) > 0 {
 		err = fmt.Errorf("these are missing: %s", strings.Join(missing, ", "))
 	}
@@ -141,7 +145,8 @@ func (x *examined) permissions(ctx context.Context) {
 
 func (x *examined) enrol() {
 	_, _, err := x.provider.enrolment()
-	x.add("gce-enrolment", "Machines get the address of the API, and a key to enrol with.", err, "Set REELAY_PUBLIC_URL and REELAY_AGENT_KEY_FILE, here and for control.")
+	x.add("gce-enrolment", "Machines get the address of the API, and a key to enrol with.", err,
+		"Set REELAY_PUBLIC_URL and REELAY_AGENT_KEY_FILE, here and for control.")
 }
 
 // imagePath is an image, or the newest of a family, of a project.
@@ -176,13 +181,15 @@ func (x *examined) image(ctx context.Context) {
 		if err == nil && setting == "image" && found.DiskSizeGb > x.s.DiskGB {
 			err = fmt.Errorf("the image needs %d GB, and settings.diskGB is %d", found.DiskSizeGb, x.s.DiskGB)
 		}
-		x.add("gce-image", "The image of settings."+setting+" exists and fits on its disk.", err, "Correct settings."+setting+" or settings.diskGB. List images: gcloud compute images list --project "+image.project)
+		x.add("gce-image", "The image of settings."+setting+" exists and fits on its disk.", err, "Correct settings."+setting+
+			" or settings.diskGB. List images: gcloud compute images list --project "+image.project)
 	}
 	if x.s.Template == "" {
 		return
 	}
 	_, err := read(ctx, x, x.service.InstanceTemplates.Get(x.s.Project, lastPart(x.s.Template)).Context(ctx).Do)
-	x.add("gce-image", "The template of settings.template exists.", err, "Correct settings.template. List templates: gcloud compute instance-templates list --project "+x.s.Project)
+	x.add("gce-image", "The template of settings.template exists.", err,
+		"Correct settings.template. List templates: gcloud compute instance-templates list --project "+x.s.Project)
 }
 
 // machineTypes checks the machine type and the accelerator in all zones of the pool. It
@@ -195,11 +202,13 @@ func (x *examined) machineTypes(ctx context.Context) (gpu string, count int64) {
 			if err == nil && gpu == "" && len(found.Accelerators) > 0 {
 				gpu, count = found.Accelerators[0].GuestAcceleratorType, found.Accelerators[0].GuestAcceleratorCount
 			}
-			x.add("gce-machine-type", "Zone "+zone+" offers "+x.pool.MachineType+".", err, "Take the zone out of the pool, or choose another machine type: gcloud compute machine-types list --zones "+zone)
+			x.add("gce-machine-type", "Zone "+zone+" offers "+x.pool.MachineType+".", err,
+				"Take the zone out of the pool, or choose another machine type: gcloud compute machine-types list --zones "+zone)
 		}
 		if x.s.Accelerator.Type != "" {
 			_, err := read(ctx, x, x.service.AcceleratorTypes.Get(x.s.Project, zone, x.s.Accelerator.Type).Context(ctx).Do)
-			x.add("gce-accelerator", "Zone "+zone+" offers "+x.s.Accelerator.Type+".", err, "Take the zone out of the pool, or choose another accelerator: gcloud compute accelerator-types list --filter zone:"+zone)
+			x.add("gce-accelerator", "Zone "+zone+" offers "+x.s.Accelerator.Type+".", err,
+				"Take the zone out of the pool, or choose another accelerator: gcloud compute accelerator-types list --filter zone:"+zone)
 		}
 	}
 	return gpu, count
@@ -229,13 +238,15 @@ func (x *examined) network(ctx context.Context) {
 	} else {
 		_, err = read(ctx, x, x.service.Networks.Get(owner(card.Network), lastPart(card.Network)).Context(ctx).Do)
 	}
-	x.add("gce-network", "The network exists.", err, "Correct settings.network and settings.subnetwork. A subnetwork must be in the region "+x.pool.Region+".")
+	x.add("gce-network", "The network exists.", err, "Correct settings.network and settings.subnetwork. A subnetwork must be in the region "+
+		x.pool.Region+".")
 }
 
 // quotaNames are the names that quotas have for types of GPUs.
 var quotaNames = map[string]string{
-	"nvidia-l4": "NVIDIA_L4_GPUS", "nvidia-tesla-t4": "NVIDIA_T4_GPUS", "nvidia-tesla-v100": "NVIDIA_V100_GPUS", "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
-	"nvidia-tesla-p4": "NVIDIA_P4_GPUS", "nvidia-tesla-a100": "NVIDIA_A100_GPUS", "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+	"nvidia-l4": "NVIDIA_L4_GPUS", "nvidia-tesla-t4": "NVIDIA_T4_GPUS", "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+	"nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+	"nvidia-tesla-p4":   "NVIDIA_P4_GPUS", "nvidia-tesla-a100": "NVIDIA_A100_GPUS", "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
 }
 
 // quota checks the region's quota of GPUs. Spot machines have a quota of their own.
@@ -253,7 +264,8 @@ func (x *examined) quota(ctx context.Context, gpu string, count int64) {
 		x.add("gce-quota", "The region exists.", err, "Correct the region of the pool.")
 		return
 	}
-	f := doctor.Finding{Check: "gce-quota", Level: doctor.LevelOK, Holds: fmt.Sprintf("Pool %s: the quota of %s allows maxWorkers machines.", x.pool.Name, x.pool.Region), Fix: fix}
+	f := doctor.Finding{Check: "gce-quota", Level: doctor.LevelOK, Holds: fmt.Sprintf("Pool %s: the quota of %s allows maxWorkers machines.",
+		x.pool.Name, x.pool.Region), Fix: fix}
 	at := slices.IndexFunc(region.Quotas, func(q *compute.Quota) bool { return q.Metric == metric && quotaNames[gpu] != "" })
 	needed := float64(count) * float64(x.pool.MaxWorkers)
 	switch {
@@ -264,7 +276,8 @@ func (x *examined) quota(ctx context.Context, gpu string, count int64) {
 		f.Level, f.Found, f.Matters = doctor.LevelBroken, fmt.Sprintf("%s is %g.", metric, region.Quotas[at].Limit), "The pool gets no machines."
 	case region.Quotas[at].Limit < needed:
 		f.Level, f.Matters = doctor.LevelAdvice, "The pool cannot reach its maximum."
-		f.Found = fmt.Sprintf("%s is %g, %g of it in use. %d machines need %g.", metric, region.Quotas[at].Limit, region.Quotas[at].Usage, x.pool.MaxWorkers, needed)
+		f.Found = fmt.Sprintf("%s is %g, %g of it in use. %d machines need %g.", metric, region.Quotas[at].Limit, region.Quotas[at].Usage,
+			x.pool.MaxWorkers, needed)
 	default:
 		f.Fix = ""
 	}

@@ -37,22 +37,27 @@ func TestExamine(t *testing.T) {
 		"AllIsWell":   {func(*fakegce.Server, *models.Pool) {}, "", doctor.LevelOK, ""},
 		"BadSettings": {func(_ *fakegce.Server, p *models.Pool) { p.Zones = nil }, "gce-settings", doctor.LevelBroken, "zones is empty"},
 		"NoAccess": {func(s *fakegce.Server, _ *models.Pool) {
-			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.list' permission"})
+			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 403, Reason: "forbidden",
+				Message: "Required 'compute.instances.list' permission"})
 		}, "gce-credentials", doctor.LevelBroken, "compute.instances.list"},
 		"AnOutage": {func(s *fakegce.Server, _ *models.Pool) {
 			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 503, Reason: "backendError", Times: -1})
 		}, "gce-credentials", doctor.LevelUnknown, "503"},
-		"APermissionIsMissing": {func(s *fakegce.Server, _ *models.Pool) { s.Deny("compute.instances.create") }, "gce-permissions", doctor.LevelBroken, "compute.instances.create"},
+		"APermissionIsMissing": {func(s *fakegce.Server, _ *models.Pool) { s.Deny("compute.instances.create") }, "gce-permissions",
+			doctor.LevelBroken, "compute.instances.create"},
 		"ALargeImage": {func(s *fakegce.Server, _ *models.Pool) {
 			s.Put("global/images/family/worker", compute.Image{DiskSizeGb: 500})
 		}, "gce-image", doctor.LevelBroken, "500 GB"},
-		"ATypeThatAZoneLacks": {func(_ *fakegce.Server, p *models.Pool) { p.MachineType = "g2-standard-8" }, "gce-machine-type", doctor.LevelBroken, "g2-standard-8"},
-		"NoNetwork":           {func(s *fakegce.Server, _ *models.Pool) { s.Remove("global/networks/default") }, "gce-network", doctor.LevelBroken, "not found"},
+		"ATypeThatAZoneLacks": {func(_ *fakegce.Server, p *models.Pool) { p.MachineType = "g2-standard-8" }, "gce-machine-type",
+			doctor.LevelBroken, "g2-standard-8"},
+		"NoNetwork": {func(s *fakegce.Server, _ *models.Pool) { s.Remove("global/networks/default") }, "gce-network",
+			doctor.LevelBroken, "not found"},
 		"NoQuota": {func(s *fakegce.Server, _ *models.Pool) {
 			s.Put("regions/us-central1", compute.Region{Quotas: []*compute.Quota{{Metric: "PREEMPTIBLE_NVIDIA_L4_GPUS"}}})
 		}, "gce-quota", doctor.LevelBroken, "PREEMPTIBLE_NVIDIA_L4_GPUS is 0"},
-		"ASmallQuota":   {func(_ *fakegce.Server, p *models.Pool) { p.MaxWorkers = 9 }, "gce-quota", doctor.LevelAdvice, "9 machines need 9"},
-		"OnDemandQuota": {func(_ *fakegce.Server, p *models.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota", doctor.LevelAdvice, "no quota"},
+		"ASmallQuota": {func(_ *fakegce.Server, p *models.Pool) { p.MaxWorkers = 9 }, "gce-quota", doctor.LevelAdvice, "9 machines need 9"},
+		"OnDemandQuota": {func(_ *fakegce.Server, p *models.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota", doctor.LevelAdvice,
+			"no quota"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,7 +86,8 @@ func comesFirst(a, b fleet.Instance) bool {
 }
 
 // instances lists the pool's instances in all zones, and the zones that did not answer.
-func (p *Provider) instances(ctx context.Context, service *compute.Service, m *machine) (all []*compute.Instance, unreachable []string, err error) {
+func (p *Provider) instances(ctx context.Context, service *compute.Service, m *machine) (all []*compute.Instance, unreachable []string,
+	err error) {
 	var filter []string
 	labels := m.labels()
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -122,8 +123,9 @@ func (p *Provider) instances(ctx context.Context, service *compute.Service, m *m
 func instanceOf(i *compute.Instance, reclaimed bool) fleet.Instance {
 	states := map[string]fleet.InstanceState{
 		"PROVISIONING": fleet.InstanceBooting, "STAGING": fleet.InstanceBooting, "PENDING": fleet.InstanceBooting,
-		"PENDING_STOP": fleet.InstanceEnding, "STOPPING": fleet.InstanceEnding, "SUSPENDING": fleet.InstanceEnding, "DEPROVISIONING": fleet.InstanceEnding,
-		"STOPPED": fleet.InstanceEnded, "SUSPENDED": fleet.InstanceEnded, "TERMINATED": fleet.InstanceEnded,
+		"PENDING_STOP": fleet.InstanceEnding, "STOPPING": fleet.InstanceEnding, "SUSPENDING": fleet.InstanceEnding,
+		"DEPROVISIONING": fleet.InstanceEnding,
+		"STOPPED":        fleet.InstanceEnded, "SUSPENDED": fleet.InstanceEnded, "TERMINATED": fleet.InstanceEnded,
 	}
 	state, ok := states[i.Status]
 	if !ok {
@@ -172,7 +174,8 @@ func (p *Provider) preemptions(ctx context.Context, service *compute.Service, m 
 
 // failures returns the instances that this process asked for and that could not be
 // created, with the reason. listed are those that exist.
-func (p *Provider) failures(ctx context.Context, service *compute.Service, pool *models.Pool, listed map[string]fleet.Instance) []fleet.Instance {
+func (p *Provider) failures(ctx context.Context, service *compute.Service, pool *models.Pool,
+	listed map[string]fleet.Instance) []fleet.Instance {
 	var failed []fleet.Instance
 	for id, of := range p.pendingIn(pool) {
 		if i, exists := listed[id]; exists {

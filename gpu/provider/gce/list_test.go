@@ -53,8 +53,9 @@ func TestList(t *testing.T) {
 		pool := newPool(t)
 		provider.Create(t.Context(), pool, "batch", []string{"video-1"})
 		for status, state := range map[string]fleet.InstanceState{
-			"PROVISIONING": fleet.InstanceBooting, "STAGING": fleet.InstanceBooting, "RUNNING": fleet.InstanceRunning, "REPAIRING": fleet.InstanceRunning,
-			"STOPPING": fleet.InstanceEnding, "SUSPENDING": fleet.InstanceEnding, "STOPPED": fleet.InstanceEnded, "SUSPENDED": fleet.InstanceEnded,
+			"PROVISIONING": fleet.InstanceBooting, "STAGING": fleet.InstanceBooting, "RUNNING": fleet.InstanceRunning,
+			"REPAIRING": fleet.InstanceRunning,
+			"STOPPING":  fleet.InstanceEnding, "SUSPENDING": fleet.InstanceEnding, "STOPPED": fleet.InstanceEnded, "SUSPENDED": fleet.InstanceEnded,
 			"TERMINATED": fleet.InstanceEnded, "SOMETHING_NEW": fleet.InstanceRunning,
 		} {
 			server.SetStatus(zoneA, "video-1", status, "")

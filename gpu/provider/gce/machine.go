@@ -263,7 +263,8 @@ func (m *machine) bulk(zone string, names []string) *compute.BulkInsertInstanceR
 		}
 	}
 	if m.s.Accelerator.Type != "" {
-		properties.GuestAccelerators = []*compute.AcceleratorConfig{{AcceleratorType: m.s.Accelerator.Type, AcceleratorCount: m.s.Accelerator.Count}}
+		properties.GuestAccelerators = []*compute.AcceleratorConfig{{AcceleratorType: m.s.Accelerator.Type,
+			AcceleratorCount: m.s.Accelerator.Count}}
 	}
 	all := map[string]compute.BulkInsertInstanceResourcePerInstanceProperties{}
 	for _, name := range names {

@@ -49,7 +49,8 @@ func short(c *gce.Config) { c.Wait = time.Second }
 func newPool(t *testing.T, edits ...func(settings map[string]any)) *models.Pool {
 	t.Helper()
 	settings := map[string]any{
-		"project": fakegce.Project, "image": "projects/" + fakegce.Project + "/global/images/family/worker", "container": "europe-docker.pkg.dev/p/r/agent:1",
+		"project": fakegce.Project, "image": "projects/" + fakegce.Project + "/global/images/family/worker",
+		"container": "europe-docker.pkg.dev/p/r/agent:1",
 	}
 	for _, edit := range edits {
 		edit(settings)

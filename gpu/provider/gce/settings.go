@@ -159,7 +159,8 @@ func CheckPool(pool *models.Pool) error {
 		return err
 	}
 	if !namePattern.MatchString(pool.Name) || len(pool.Name) > longestName-lengthOfInstanceTail {
-		return apierror.Invalid("name", "name is %q: machines of Compute Engine are named after their pool. It must be up to %d lower-case letters, digits and dashes, and begin with a letter.",
+		return apierror.Invalid("name",
+			"name is %q: machines of Compute Engine are named after their pool. It must be up to %d lower-case letters, digits and dashes, and begin with a letter.",
 			pool.Name, longestName-lengthOfInstanceTail)
 	}
 	if err := checkZones(pool); err != nil {
@@ -180,7 +181,8 @@ func checkZones(pool *models.Pool) error {
 	}
 	for i, zone := range pool.Zones {
 		if !zonePattern.MatchString(zone) || !strings.HasPrefix(zone, pool.Region+"-") {
-			return apierror.Invalid("zones", "zones has %q: it must be a zone of the pool's region %s, such as %s-a.", zone, pool.Region, pool.Region)
+			return apierror.Invalid("zones", "zones has %q: it must be a zone of the pool's region %s, such as %s-a.", zone, pool.Region,
+				pool.Region)
 		}
 		if slices.Contains(pool.Zones[:i], zone) {
 			return apierror.Invalid("zones", "zones has %s twice.", zone)
@@ -255,20 +257,26 @@ func (s *Settings) checkParts() error {
 	case s.Accelerator.Count > 0 && s.Accelerator.Type == "":
 		return apierror.Invalid("settings.accelerator.type", "settings.accelerator.type is empty, but settings.accelerator.count is not.")
 	case len(s.StartupScript) > longestScript:
-		return apierror.Invalid("settings.startupScript", "settings.startupScript has %d bytes: at most %d are allowed.", len(s.StartupScript), longestScript)
+		return apierror.Invalid("settings.startupScript", "settings.startupScript has %d bytes: at most %d are allowed.", len(s.StartupScript),
+			longestScript)
 	case len(s.Metadata) > mostVariables:
-		return apierror.Invalid("settings.metadata", "settings.metadata has %d attributes: at most %d are allowed.", len(s.Metadata), mostVariables)
+		return apierror.Invalid("settings.metadata", "settings.metadata has %d attributes: at most %d are allowed.", len(s.Metadata),
+			mostVariables)
 	case len(s.Environment) > mostVariables:
-		return apierror.Invalid("settings.environment", "settings.environment has %d variables: at most %d are allowed.", len(s.Environment), mostVariables)
+		return apierror.Invalid("settings.environment", "settings.environment has %d variables: at most %d are allowed.", len(s.Environment),
+			mostVariables)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Metadata)) {
-		if !attributeName.MatchString(name) || strings.HasPrefix(name, "reelay-") || name == "startup-script" || name == "shutdown-script" || len(s.Metadata[name]) > longestScript {
-			return apierror.Invalid("settings.metadata", "settings.metadata has %q: a name is up to 128 letters, digits, dashes and underscores, a value has up to %d bytes, and reelay-…, startup-script and shutdown-script are set by Reelay.", text.Clip(name, 64), longestScript)
+		if !attributeName.MatchString(name) || strings.HasPrefix(name, "reelay-") || name == "startup-script" || name == "shutdown-script" ||
+			len(s.Metadata[name]) > longestScript {
+			return apierror.Invalid("settings.metadata",
+				"settings.metadata has %q: a name is up to 128 letters, digits, dashes and underscores, a value has up to %d bytes, and reelay-…, startup-script and shutdown-script are set by Reelay.", text.Clip(name, 64), longestScript)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
 		if !variablePattern.MatchString(name) || name == "REELAY_API_KEY" || strings.ContainsAny(s.Environment[name], "\r\n\x00") {
-			return apierror.Invalid("settings.environment", "settings.environment has %q: a name is letters, digits and underscores, a value is one line, and the enrolment key is set with REELAY_AGENT_KEY_FILE.", name)
+			return apierror.Invalid("settings.environment",
+				"settings.environment has %q: a name is letters, digits and underscores, a value is one line, and the enrolment key is set with REELAY_AGENT_KEY_FILE.", name)
 		}
 	}
 	return nil

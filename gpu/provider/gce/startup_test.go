@@ -45,7 +45,8 @@ func TestStartupScript(t *testing.T) {
 	stub := t.TempDir()
 	testrun.WriteProgram(t, filepath.Join(stub, "docker"), docker)
 	cmd := exec.CommandContext(t.Context(), "bash", "startup.sh")
-	cmd.Env = append(os.Environ(), "STUB="+stub, "PATH="+stub+":"+os.Getenv("PATH"), "GCE_METADATA_HOST="+strings.TrimPrefix(metadata.URL, "http://"))
+	cmd.Env = append(os.Environ(), "STUB="+stub, "PATH="+stub+":"+os.Getenv("PATH"), "GCE_METADATA_HOST="+
+		strings.TrimPrefix(metadata.URL, "http://"))
 
 	out, err := cmd.CombinedOutput()
 

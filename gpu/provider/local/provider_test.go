@@ -170,7 +170,8 @@ func TestCreate(t *testing.T) {
 
 		f.boot(t, "one")
 
-		require.Contains(t, f.log("one"), "--provider local --instance-id one --pool pol_1 --region local --gpu-type none --capacity-class SPOT --models testcard,other")
+		require.Contains(t, f.log("one"),
+			"--provider local --instance-id one --pool pol_1 --region local --gpu-type none --capacity-class SPOT --models testcard,other")
 		require.Contains(t, f.log("one"), "endpoint http://here key rl_secret")
 		require.NotContains(t, strings.Split(f.log("one"), "endpoint")[0], "rl_secret", "the key must not be an argument")
 		require.Equal(t, []string{"one"}, running(f))

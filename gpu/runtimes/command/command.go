@@ -113,7 +113,8 @@ func newRun(job *runtime.Job, settings *program.Settings) (*run, error) {
 func (r *run) missing(err error) error {
 	host, _ := os.Hostname()
 	install := cmp.Or(r.settings.Install, "Install it, or name its path in the model's settings.")
-	return runtime.Failf(runtime.Transient, "The program %s cannot be run on the host %s (%v). %s Or start that host's agent with --models that leave out %s.",
+	return runtime.Failf(runtime.Transient,
+		"The program %s cannot be run on the host %s (%v). %s Or start that host's agent with --models that leave out %s.",
 		r.name, host, err, install, r.job.Model)
 }
 

@@ -279,24 +279,36 @@ func TestFailure(t *testing.T) {
 		class            runtime.FailureClass
 		says             string
 	}{
-		"invalid settings":          {`{"program": []}`, `{}`, runtime.InvalidInput, "settings of the model tool are invalid"},
-		"a missing program":         {`{"program": ["reelay-none"], "install": "Install none."}`, `{}`, runtime.Transient, "Install none."},
-		"a missing value":           {`{"program": ["true", "{params.gone}"]}`, `{}`, runtime.InvalidInput, "{params.gone} has no value"},
-		"a missing variable":        {`{"program": ["true"], "env": {"A": "{env.REELAY_NONE}"}}`, `{}`, runtime.ModelCrash, "no variable REELAY_NONE"},
-		"an option":                 {`{"program": ["ls", "{params.text}"]}`, `{"text": "--help"}`, runtime.InvalidInput, "hyphen"},
-		"a status":                  {script(`echo broken >&2; exit 7`, ""), `{}`, runtime.ModelCrash, "ended with the status 7: broken"},
-		"a signal":                  {script(`kill -SEGV $$`, ""), `{}`, runtime.ModelCrash, "signal segmentation fault"},
-		"no file":                   {script(`exit 0`, `, "outputs": {"video": "a.mp4"}`), `{}`, runtime.ModelCrash, "without writing the video to a.mp4"},
-		"a link instead of a file":  {script(`ln -s /etc/passwd a.mp4`, `, "outputs": {"video": "a.mp4"}`), `{}`, runtime.ModelCrash, "without writing"},
-		"an output that is no JSON": {script(`echo x >a.json`, `, "outputs": {"output": "a.json"}`), `{}`, runtime.InvalidInput, "is not JSON: it must write one JSON value to a.json"},
-		"an output that is too big": {script(`head -c 300000 /dev/zero | tr '\0' 1 >a.json`, `, "outputs": {"output": "a.json"}`), `{}`, runtime.InvalidInput, "an output of more than 262144 bytes"},
-		"a limit":                   {script(`sleep 1000`, `, "timeoutSeconds": 0.05`), `{}`, runtime.Timeout, "limit of 50ms"},
-		"a rule for a status":       {script(`exit 9`, `, "errors": [{"exitCode": 8, "class": "TIMEOUT"}, {"exitCode": 9, "class": "RATE_LIMITED", "message": "Full."}]`), `{}`, runtime.RateLimited, "Full."},
-		"a rule for a line":         {script(`echo ok; echo no such codec; echo bye; exit 1`, `, "errors": [{"regexp": "no such", "class": "INVALID_INPUT"}]`), `{}`, runtime.InvalidInput, "no such codec"},
-		"a rule for a missing file": {script(`exit 0`, `, "outputs": {"video": "a.mp4"}, "errors": [{"exitCode": 0, "class": "INVALID_INPUT", "message": "Empty."}]`), `{}`, runtime.InvalidInput, "Empty."},
-		"the program's own report": {script(`echo '{"error": {"class": "CONTENT_POLICY", "message": "Not this."}}'; exit 1`, `, "progress": {"jsonLines": true}`), `{}`,
+		"invalid settings":  {`{"program": []}`, `{}`, runtime.InvalidInput, "settings of the model tool are invalid"},
+		"a missing program": {`{"program": ["reelay-none"], "install": "Install none."}`, `{}`, runtime.Transient, "Install none."},
+		"a missing value":   {`{"program": ["true", "{params.gone}"]}`, `{}`, runtime.InvalidInput, "{params.gone} has no value"},
+		"a missing variable": {`{"program": ["true"], "env": {"A": "{env.REELAY_NONE}"}}`, `{}`, runtime.ModelCrash,
+			"no variable REELAY_NONE"},
+		"an option": {`{"program": ["ls", "{params.text}"]}`, `{"text": "--help"}`, runtime.InvalidInput, "hyphen"},
+		"a status":  {script(`echo broken >&2; exit 7`, ""), `{}`, runtime.ModelCrash, "ended with the status 7: broken"},
+		"a signal":  {script(`kill -SEGV $$`, ""), `{}`, runtime.ModelCrash, "signal segmentation fault"},
+		"no file": {script(`exit 0`, `, "outputs": {"video": "a.mp4"}`), `{}`, runtime.ModelCrash,
+			"without writing the video to a.mp4"},
+		"a link instead of a file": {script(`ln -s /etc/passwd a.mp4`, `, "outputs": {"video": "a.mp4"}`), `{}`, runtime.ModelCrash,
+			"without writing"},
+		"an output that is no JSON": {script(`echo x >a.json`, `, "outputs": {"output": "a.json"}`), `{}`, runtime.InvalidInput,
+			"is not JSON: it must write one JSON value to a.json"},
+		"an output that is too big": {script(`head -c 300000 /dev/zero | tr '\0' 1 >a.json`, `, "outputs": {"output": "a.json"}`), `{}`,
+			runtime.InvalidInput, "an output of more than 262144 bytes"},
+		"a limit": {script(`sleep 1000`, `, "timeoutSeconds": 0.05`), `{}`, runtime.Timeout, "limit of 50ms"},
+		"a rule for a status": {script(`exit 9`,
+			`, "errors": [{"exitCode": 8, "class": "TIMEOUT"}, {"exitCode": 9, "class": "RATE_LIMITED", "message": "Full."}]`), `{}`,
+			runtime.RateLimited, "Full."},
+		"a rule for a line": {script(`echo ok; echo no such codec; echo bye; exit 1`,
+			`, "errors": [{"regexp": "no such", "class": "INVALID_INPUT"}]`), `{}`, runtime.InvalidInput, "no such codec"},
+		"a rule for a missing file": {script(`exit 0`,
+			`, "outputs": {"video": "a.mp4"}, "errors": [{"exitCode": 0, "class": "INVALID_INPUT", "message": "Empty."}]`), `{}`,
+			runtime.InvalidInput, "Empty."},
+		"the program's own report": {script(`echo '{"error": {"class": "CONTENT_POLICY", "message": "Not this."}}'; exit 1`,
+			`, "progress": {"jsonLines": true}`), `{}`,
 			runtime.ContentPolicy, "Not this."},
-		"a report of no known class": {script(`echo '{"error": {"class": "BAD", "message": "Why."}}'; exit 1`, `, "progress": {"jsonLines": true}`), `{}`, runtime.ModelCrash, "Why."},
+		"a report of no known class": {script(`echo '{"error": {"class": "BAD", "message": "Why."}}'; exit 1`,
+			`, "progress": {"jsonLines": true}`), `{}`, runtime.ModelCrash, "Why."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -312,7 +324,8 @@ func TestFailure(t *testing.T) {
 		t.Parallel()
 		p := launch(t)
 
-		failure := end[*runtime.Failure](t, p, job(t, script(`yes 1234567890123456789 | head -c 9000000; yes | tr -d '\n' | head -c 900000; exit 1`, ""), `{}`))
+		failure := end[*runtime.Failure](t, p,
+			job(t, script(`yes 1234567890123456789 | head -c 9000000; yes | tr -d '\n' | head -c 900000; exit 1`, ""), `{}`))
 
 		require.LessOrEqual(t, len(failure.Message), 2000)
 		require.LessOrEqual(t, len(failure.Detail), 16<<10)

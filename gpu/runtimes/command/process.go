@@ -27,7 +27,8 @@ const (
 // checkpoint: a program has none.
 func (r *run) do(ctx context.Context) error {
 	r.reports = newReports(r.job, r.settings)
-	process, err := program.Start(r.command, func(out io.Reader) { r.reports.read(out, true) }, func(out io.Reader) { r.reports.read(out, false) })
+	process, err := program.Start(r.command, func(out io.Reader) { r.reports.read(out, true) },
+		func(out io.Reader) { r.reports.read(out, false) })
 	if err != nil {
 		return r.missing(err)
 	}

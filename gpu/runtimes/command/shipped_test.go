@@ -55,7 +55,8 @@ func TestShipped(t *testing.T) {
 	t.Run("StitchSaysWhichClipIsBad", func(t *testing.T) {
 		t.Parallel()
 
-		failure := end[*runtime.Failure](t, launch(t), shipped(t, "video.stitch", `{"clips": ["job_1", "job_2"]}`, map[string]string{"clips.0": video, "clips.1": text}))
+		failure := end[*runtime.Failure](t, launch(t), shipped(t, "video.stitch", `{"clips": ["job_1", "job_2"]}`,
+			map[string]string{"clips.0": video, "clips.1": text}))
 
 		require.Equal(t, runtime.InvalidInput, failure.Class)
 		require.Contains(t, failure.Message, "Clip 2 cannot be used")
@@ -64,9 +65,11 @@ func TestShipped(t *testing.T) {
 	t.Run("ThumbnailTakesAPicture", func(t *testing.T) {
 		t.Parallel()
 
-		result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 1.5, "width": 100}`, map[string]string{"video": video}))
+		result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 1.5, "width": 100}`,
+			map[string]string{"video": video}))
 
-		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", result.Thumbnail).Output()
+		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0",
+			result.Thumbnail).Output()
 		require.NoError(t, err)
 		require.Equal(t, "webp,100,56", strings.TrimSpace(string(out)))
 	})
@@ -78,14 +81,17 @@ func TestShipped(t *testing.T) {
 		}
 		for _, transfer := range []string{"smpte2084", "arib-std-b67"} {
 			bright := filepath.Join(t.TempDir(), "input-0")
-			out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=0xc04020:s=160x90:r=10:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv444p,"+
-				"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709,zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt2020,zscale=t="+transfer+":m=bt2020nc:r=tv:npl=203,format=yuv420p10le",
+			out, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i",
+				"color=0xc04020:s=160x90:r=10:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv444p,"+
+					"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709,zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt2020,zscale=t="+transfer+":m=bt2020nc:r=tv:npl=203,format=yuv420p10le",
 				"-color_primaries", "bt2020", "-color_trc", transfer, "-colorspace", "bt2020nc", "-f", "mp4", bright).CombinedOutput()
 			require.NoError(t, err, string(out))
 
-			result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0.5, "width": 80}`, map[string]string{"video": bright}))
+			result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0.5, "width": 80}`,
+				map[string]string{"video": bright}))
 
-			pixel, err := exec.Command("ffmpeg", "-v", "error", "-i", result.Thumbnail, "-vf", "scale=1:1", "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1").Output()
+			pixel, err := exec.Command("ffmpeg", "-v", "error", "-i", result.Thumbnail, "-vf", "scale=1:1", "-f", "rawvideo", "-pix_fmt", "rgb24",
+				"pipe:1").Output()
 			require.NoError(t, err)
 			require.Len(t, pixel, 3)
 			for i, want := range []byte{0xc0, 0x40, 0x20} {
@@ -97,9 +103,11 @@ func TestShipped(t *testing.T) {
 	t.Run("ThumbnailHasTheShapeOfTheVideo", func(t *testing.T) {
 		t.Parallel()
 
-		result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0, "width": 160}`, map[string]string{"video": wide}))
+		result := end[*runtime.Result](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": 0, "width": 160}`,
+			map[string]string{"video": wide}))
 
-		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0", result.Thumbnail).Output()
+		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "stream=codec_name,width,height", "-of", "csv=p=0",
+			result.Thumbnail).Output()
 		require.NoError(t, err)
 		require.Equal(t, "webp,160,160", strings.TrimSpace(string(out)), "240 × 320 pixels of 4:3 are shown as 320 × 320")
 	})
@@ -113,7 +121,8 @@ func TestShipped(t *testing.T) {
 		t.Run("ThumbnailRefuses"+name, func(t *testing.T) {
 			t.Parallel()
 
-			failure := end[*runtime.Failure](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": `+c.at+`}`, map[string]string{"video": c.file}))
+			failure := end[*runtime.Failure](t, launch(t), shipped(t, "video.thumbnail", `{"video": "job_1", "atSeconds": `+c.at+`}`,
+				map[string]string{"video": c.file}))
 
 			require.Equal(t, runtime.InvalidInput, failure.Class, failure.Message+failure.Detail)
 			require.Contains(t, failure.Message, c.says)

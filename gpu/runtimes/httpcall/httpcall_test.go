@@ -44,7 +44,8 @@ func launch(t *testing.T, mode, own string) *runtime.Process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	p, err := runtime.Launch(t.Context(), runtime.Config{Command: []string{self}, Env: append(os.Environ(), asRuntime+"="+mode, except+"="+own)})
+	p, err := runtime.Launch(t.Context(), runtime.Config{Command: []string{self}, Env: append(os.Environ(), asRuntime+"="+mode, except+"="+
+		own)})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testrun.WaitLimit)
@@ -101,7 +102,8 @@ func TestCall(t *testing.T) {
 	begun := make(chan struct{}, 1)
 	var calls atomic.Int64
 	answers := map[string]string{
-		"escape": `{"a":"x\u0000y"}`, "escaped": `{"a":"\\u0000","\\\u0000":1}`, "surrogate": `"\ud800"`, "quotes": `"\"'<&>`, "newline": "a\r\n\tb",
+		"escape": `{"a":"x\u0000y"}`, "escaped": `{"a":"\\u0000","\\\u0000":1}`, "surrogate": `"\ud800"`, "quotes": `"\"'<&>`,
+		"newline": "a\r\n\tb",
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -154,13 +156,15 @@ func TestCall(t *testing.T) {
 			require.Equal(t, text, o.Body)
 		}
 
-		o := call(t, p, map[string]any{"url": server.URL + "/echo", "method": "POST", "headers": map[string]string{"x-token": "tiger"}, "body": map[string]int{"a": 1}})
+		o := call(t, p, map[string]any{"url": server.URL + "/echo", "method": "POST", "headers": map[string]string{"x-token": "tiger"},
+			"body": map[string]int{"a": 1}})
 		require.Equal(t, 200, o.Status)
 		require.Equal(t, `POST {"a":1}|tiger|job_7|application/json`, o.Body)
 		require.NotContains(t, o.Headers, "Set-Cookie")
 		require.LessOrEqual(t, len(o.Headers["X-Long"]), 1030)
 
-		o = call(t, p, map[string]any{"url": server.URL + "/echo", "method": "PUT", "headers": map[string]string{"Idempotency-Key": "mine"}, "body": "a text"})
+		o = call(t, p, map[string]any{"url": server.URL + "/echo", "method": "PUT", "headers": map[string]string{"Idempotency-Key": "mine"},
+			"body": "a text"})
 		require.Equal(t, `PUT a text||mine|`, o.Body)
 
 		o = call(t, p, map[string]any{"url": server.URL + "/long"})
@@ -195,13 +199,16 @@ func TestCall(t *testing.T) {
 		after  int
 		says   string
 	}{
-		"a limit of calls":     {map[string]any{"url": server.URL + "/later?429"}, runtime.EndpointFailed, 77, "429"},
-		"an outage":            {map[string]any{"url": server.URL + "/later?503"}, runtime.EndpointFailed, 77, "503"},
-		"an error of a server": {map[string]any{"url": server.URL + "/later?500"}, runtime.EndpointFailed, 0, "127.0.0.1 returned status 500; expected 200–299."},
-		"an error of others":   {map[string]any{"url": server.URL + "/later?500", "expectedStatus": []any{201, "2xx"}}, runtime.EndpointFailed, 0, "expected 201, 200–299."},
-		"a slow request":       {map[string]any{"url": server.URL + "/later?408"}, runtime.EndpointFailed, 0, "408"},
-		"a broken answer":      {map[string]any{"url": server.URL + "/breaks"}, runtime.EndpointFailed, 0, "127.0.0.1"},
-		"no certificate":       {map[string]any{"url": strings.Replace(server.URL, "http:", "https:", 1) + "/echo"}, runtime.EndpointFailed, 0, "127.0.0.1"},
+		"a limit of calls": {map[string]any{"url": server.URL + "/later?429"}, runtime.EndpointFailed, 77, "429"},
+		"an outage":        {map[string]any{"url": server.URL + "/later?503"}, runtime.EndpointFailed, 77, "503"},
+		"an error of a server": {map[string]any{"url": server.URL + "/later?500"}, runtime.EndpointFailed, 0,
+			"127.0.0.1 returned status 500; expected 200–299."},
+		"an error of others": {map[string]any{"url": server.URL + "/later?500", "expectedStatus": []any{201, "2xx"}}, runtime.EndpointFailed, 0,
+			"expected 201, 200–299."},
+		"a slow request":  {map[string]any{"url": server.URL + "/later?408"}, runtime.EndpointFailed, 0, "408"},
+		"a broken answer": {map[string]any{"url": server.URL + "/breaks"}, runtime.EndpointFailed, 0, "127.0.0.1"},
+		"no certificate": {map[string]any{"url": strings.Replace(server.URL, "http:", "https:", 1) + "/echo"}, runtime.EndpointFailed, 0,
+			"127.0.0.1"},
 		"nothing there":        {map[string]any{"url": server.URL + "/later?404"}, runtime.InvalidInput, 0, "404"},
 		"an unexpected 200":    {map[string]any{"url": server.URL + "/echo", "expectedStatus": []any{201}}, runtime.InvalidInput, 0, "200"},
 		"a redirect":           {map[string]any{"url": server.URL + "/redirect"}, runtime.InvalidInput, 0, "not followed"},
@@ -209,12 +216,15 @@ func TestCall(t *testing.T) {
 		"a private address":    {map[string]any{"url": "https://10.0.0.1/"}, runtime.InvalidInput, 0, "not public"},
 		"a name of a network":  {map[string]any{"url": "https://metadata.internal/"}, runtime.InvalidInput, 0, "not public"},
 		"a body of a GET":      {map[string]any{"url": server.URL, "body": "x"}, runtime.InvalidInput, 0, "params.body"},
-		"a header of Reelay's": {map[string]any{"url": server.URL, "headers": map[string]string{"host": "tiger"}}, runtime.InvalidInput, 0, "Host"},
-		"a header with a line": {map[string]any{"url": server.URL, "headers": map[string]string{"a": "tiger\r\nb: c"}}, runtime.InvalidInput, 0, "params.headers"},
-		"a method":             {map[string]any{"url": server.URL, "method": "TRACE"}, runtime.InvalidInput, 0, "params.method"},
-		"no range":             {map[string]any{"url": server.URL, "expectedStatus": []any{"300-200"}}, runtime.InvalidInput, 0, "expectedStatus"},
-		"a time":               {map[string]any{"url": server.URL, "timeoutSeconds": 301}, runtime.InvalidInput, 0, "timeoutSeconds"},
-		"a slow server":        {map[string]any{"url": server.URL + "/hang?tiger", "timeoutSeconds": 0.05}, runtime.EndpointFailed, 0, "failed"},
+		"a header of Reelay's": {map[string]any{"url": server.URL, "headers": map[string]string{"host": "tiger"}}, runtime.InvalidInput, 0,
+			"Host"},
+		"a header with a line": {map[string]any{"url": server.URL, "headers": map[string]string{"a": "tiger\r\nb: c"}}, runtime.InvalidInput, 0,
+			"params.headers"},
+		"a method": {map[string]any{"url": server.URL, "method": "TRACE"}, runtime.InvalidInput, 0, "params.method"},
+		"no range": {map[string]any{"url": server.URL, "expectedStatus": []any{"300-200"}}, runtime.InvalidInput, 0,
+			"expectedStatus"},
+		"a time":        {map[string]any{"url": server.URL, "timeoutSeconds": 301}, runtime.InvalidInput, 0, "timeoutSeconds"},
+		"a slow server": {map[string]any{"url": server.URL + "/hang?tiger", "timeoutSeconds": 0.05}, runtime.EndpointFailed, 0, "failed"},
 	} {
 		t.Run("FailsAfter "+name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +263,8 @@ func TestCall(t *testing.T) {
 		params, err := json.Marshal(map[string]string{"url": strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/echo"})
 		require.NoError(t, err)
 
-		require.NoError(t, p.Start(runtime.Start{Job: "job_7", Model: "http.call", Type: "http.call", Params: params, Settings: settings, Workdir: t.TempDir()}))
+		require.NoError(t, p.Start(runtime.Start{Job: "job_7", Model: "http.call", Type: "http.call", Params: params, Settings: settings,
+			Workdir: t.TempDir()}))
 
 		failure, ok := next(t, p).(*runtime.Failure)
 		require.True(t, ok)

@@ -27,7 +27,8 @@ func white(t *testing.T, video string) (width, height int) {
 	t.Helper()
 	raw := ffmpeg(t, "-i", video, "-frames:v", "1", "-pix_fmt", "gray", "-f", "rawvideo", "-")
 	var size struct{ Streams []struct{ Width, Height int } }
-	out, err := exec.Command("ffprobe", "-v", "error", "-of", "json", "-show_entries", "stream=width,height", "-select_streams", "v", video).Output()
+	out, err := exec.Command("ffprobe", "-v", "error", "-of", "json", "-show_entries", "stream=width,height", "-select_streams", "v",
+		video).Output()
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(out, &size))
 	w, left, right, top, bottom := size.Streams[0].Width, 1<<30, -1, 1<<30, -1
@@ -86,10 +87,12 @@ func TestStitchOfForeignClips(t *testing.T) {
 		t.Parallel()
 		for rate, want := range map[string]string{"30": "30/1", "24000/1001": "24000/1001", "60": "60/1"} {
 			// Of six seconds, all but a frame of every second second are left out.
-			paused := clipOf(t, fmt.Sprintf("testsrc2=s=160x90:r=%s:d=6,select='lt(mod(t,2),1)+lt(mod(t,2),1.001)'", rate), "-vsync", "vfr", "-pix_fmt", "yuv420p")
+			paused := clipOf(t, fmt.Sprintf("testsrc2=s=160x90:r=%s:d=6,select='lt(mod(t,2),1)+lt(mod(t,2),1.001)'", rate), "-vsync", "vfr",
+				"-pix_fmt", "yuv420p")
 			require.Contains(t, join(t, `{}`, "", paused).probed(t), ","+want+",", "the rate of %s with pauses", rate)
 			matroska := filepath.Join(t.TempDir(), "clip.webm") // rounds times to milliseconds
-			ffmpeg(t, "-f", "lavfi", "-i", fmt.Sprintf("testsrc2=s=160x90:r=%s:d=4,select='lt(mod(t,2),1)'", rate), "-vsync", "vfr", "-c:v", "libvpx", matroska)
+			ffmpeg(t, "-f", "lavfi", "-i", fmt.Sprintf("testsrc2=s=160x90:r=%s:d=4,select='lt(mod(t,2),1)'", rate), "-vsync", "vfr", "-c:v",
+				"libvpx", matroska)
 			require.Contains(t, join(t, `{}`, "", matroska).probed(t), ","+want+",", "the rate of %s in WebM", rate)
 		}
 		require.Contains(t, join(t, `{}`, "", clipOf(t, "testsrc2=s=160x90:r=30000/1001:d=1", "-pix_fmt", "yuv420p")).probed(t), "30000/1001")
@@ -122,11 +125,13 @@ func TestStitchOfForeignClips(t *testing.T) {
 	t.Run("KeepsColoursOfEveryDescription", func(t *testing.T) {
 		t.Parallel()
 		for name, clip := range map[string]string{
-			"BT.709":                     clipOf(t, "color=0xc04020:s=160x90:r=10:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv420p", "-pix_fmt", "yuv420p", "-colorspace", "bt709"),
-			"BT.601":                     clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv420p", "-colorspace", "smpte170m"),
-			"BT.601 in the full range":   clipOf(t, "color=0xc04020:s=160x90:r=10:d=1,format=yuvj420p", "-colorspace", "smpte170m"),
-			"no description":             clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv420p"),
-			"no description, in HD":      clipOf(t, "color=0xc04020:s=1280x720:r=5:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv420p", "-pix_fmt", "yuv420p"),
+			"BT.709": clipOf(t, "color=0xc04020:s=160x90:r=10:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv420p",
+				"-pix_fmt", "yuv420p", "-colorspace", "bt709"),
+			"BT.601":                   clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv420p", "-colorspace", "smpte170m"),
+			"BT.601 in the full range": clipOf(t, "color=0xc04020:s=160x90:r=10:d=1,format=yuvj420p", "-colorspace", "smpte170m"),
+			"no description":           clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv420p"),
+			"no description, in HD": clipOf(t, "color=0xc04020:s=1280x720:r=5:d=1,format=gbrp,scale=out_color_matrix=bt709,format=yuv420p",
+				"-pix_fmt", "yuv420p"),
 			"10 bits":                    clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv422p10le"),
 			"interlaced television":      clipOf(t, "color=0xc04020:s=160x96:r=20:d=1,interlace", "-pix_fmt", "yuv420p", "-flags", "+ildct+ilme"),
 			"pictures without subsample": clipOf(t, "color=0xc04020:s=160x90:r=10:d=1", "-pix_fmt", "yuv444p"),
@@ -178,7 +183,8 @@ func TestRefusesHDRWithoutTheFilters(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "ffmpeg"),
 		fmt.Appendf(nil, "#!/bin/sh\ncase \"$*\" in *-filters*) echo ' ... scale V->V';; *) exec %s \"$@\";; esac\n", real), 0o700))
-	bright := clipOf(t, "testsrc2=s=160x90:r=10:d=1", "-pix_fmt", "yuv420p10le", "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc")
+	bright := clipOf(t, "testsrc2=s=160x90:r=10:d=1", "-pix_fmt", "yuv420p10le", "-color_primaries", "bt2020", "-color_trc", "smpte2084",
+		"-colorspace", "bt2020nc")
 	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 
 	d := join(t, `{}`, "", bright)

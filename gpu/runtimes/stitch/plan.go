@@ -158,7 +158,8 @@ func (l look) scale(width, height int) string {
 		return to // converted afterwards, when it may be smaller
 	}
 	from := map[string]string{
-		"bt709": "bt709", "smpte170m": "smpte170m", "bt470bg": "bt470bg", "smpte240m": "smpte240m", "fcc": "fcc", "bt2020nc": "bt2020", "bt2020c": "bt2020",
+		"bt709": "bt709", "smpte170m": "smpte170m", "bt470bg": "bt470bg", "smpte240m": "smpte240m", "fcc": "fcc", "bt2020nc": "bt2020",
+		"bt2020c": "bt2020",
 	}[l.matrix]
 	if from == "" { // as players guess
 		if from = "smpte170m"; l.rows >= 720 {

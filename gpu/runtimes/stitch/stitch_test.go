@@ -112,7 +112,8 @@ func (d done) probed(t *testing.T) string {
 // sounds reports whether the video has an audio track.
 func (d done) sounds(t *testing.T) bool {
 	t.Helper()
-	out, err := exec.Command("ffprobe", "-v", "error", "-of", "csv=p=0", "-show_entries", "stream=codec_name", "-select_streams", "a", d.video).Output()
+	out, err := exec.Command("ffprobe", "-v", "error", "-of", "csv=p=0", "-show_entries", "stream=codec_name", "-select_streams", "a",
+		d.video).Output()
 	require.NoError(t, err)
 	return len(bytes.TrimSpace(out)) > 0
 }
@@ -120,7 +121,8 @@ func (d done) sounds(t *testing.T) bool {
 // colour returns the mean colour at a time.
 func (d done) colour(t *testing.T, at float64) [3]int {
 	t.Helper()
-	pixel := ffmpeg(t, "-ss", fmt.Sprint(at), "-i", d.video, "-frames:v", "1", "-vf", "scale=1:1:flags=area,format=rgb24", "-f", "rawvideo", "-")
+	pixel := ffmpeg(t, "-ss", fmt.Sprint(at), "-i", d.video, "-frames:v", "1", "-vf", "scale=1:1:flags=area,format=rgb24", "-f", "rawvideo",
+		"-")
 	require.Len(t, pixel, 3)
 	return [3]int{int(pixel[0]), int(pixel[1]), int(pixel[2])}
 }
@@ -218,15 +220,16 @@ func TestStitch(t *testing.T) {
 		ffmpeg(t, "-i", red, "-c:v", "libvpx", webm)
 
 		for says, d := range map[string]done{
-			"Clip 2 cannot be used: it is cut short: its header says 2.00 s": join(t, `{}`, "", blue, cut(t, red, "-movflags", "+faststart", "-c", "copy")),
-			"Clip 1 cannot be used: it is cut short":                         join(t, `{}`, "", cut(t, webm, "-c", "copy")),
-			"names 0":                                                        join(t, `{}`, ""),
-			"Clip 2 cannot be used":                                          join(t, `{}`, "", red, secret),
-			"Clip 1 cannot be used":                                          join(t, `{}`, "", playlist),
-			"it is not a file":                                               join(t, `{}`, "", list),
-			"it has no video":                                                join(t, `{}`, "", music),
-			"The music cannot be used":                                       join(t, `{}`, blue, red),
-			"cross-fade of 1 s":                                              join(t, `{"crossfadeSeconds": 1}`, "", red, blue),
+			"Clip 2 cannot be used: it is cut short: its header says 2.00 s": join(t, `{}`, "", blue,
+				cut(t, red, "-movflags", "+faststart", "-c", "copy")),
+			"Clip 1 cannot be used: it is cut short": join(t, `{}`, "", cut(t, webm, "-c", "copy")),
+			"names 0":                                join(t, `{}`, ""),
+			"Clip 2 cannot be used":                  join(t, `{}`, "", red, secret),
+			"Clip 1 cannot be used":                  join(t, `{}`, "", playlist),
+			"it is not a file":                       join(t, `{}`, "", list),
+			"it has no video":                        join(t, `{}`, "", music),
+			"The music cannot be used":               join(t, `{}`, blue, red),
+			"cross-fade of 1 s":                      join(t, `{"crossfadeSeconds": 1}`, "", red, blue),
 		} {
 			require.ErrorContains(t, d.err, says)
 			reported := d.reports[len(d.reports)-1].Error
@@ -241,7 +244,8 @@ func TestStitch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		path := filepath.Join(t.TempDir(), "job.json")
-		data, err := json.Marshal(program.Job{Inputs: map[string]string{"clips.0": red}, Outputs: map[string]string{"video": "v.mp4", "thumbnail": "t.webp"}})
+		data, err := json.Marshal(program.Job{Inputs: map[string]string{"clips.0": red},
+			Outputs: map[string]string{"video": "v.mp4", "thumbnail": "t.webp"}})
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(path, data, 0o600))
 		var out bytes.Buffer

@@ -54,7 +54,8 @@ func parseVideo(prompt string, params json.RawMessage) (video, error) {
 		return video{}, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 
-	f := video{prompt: prompt, style: p["style"].(string), fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width, height: height}
+	f := video{prompt: prompt, style: p["style"].(string), fps: int(fps.Num().Int64()), seed: seed.Num().Uint64(), width: width,
+		height: height}
 	f.pace, _ = pace.Float64()
 	f.begins = p["referenceImage"] != ""
 	half := big.NewRat(1, 2)

@@ -94,7 +94,8 @@ func accountValues(a *models.Account) url.Values {
 }
 
 func (c *controller) accountNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return shell.Render(w, r, http.StatusOK, accountFormPage(&accountForm{Values: url.Values{"id": {string(models.NewAccountID())}, "tier": {string(models.TierPro)}}}))
+	return shell.Render(w, r, http.StatusOK, accountFormPage(&accountForm{Values: url.Values{"id": {string(models.NewAccountID())},
+		"tier": {string(models.TierPro)}}}))
 }
 
 func (c *controller) accountEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -129,7 +130,8 @@ func (c *controller) accountUpdate(w http.ResponseWriter, r *http.Request, p job
 
 // saveAccount reads the form of an account, saves it, and shows the form again with what was
 // refused.
-func (c *controller) saveAccount(w http.ResponseWriter, r *http.Request, f *accountForm, save func(auth.AccountInput) (message string, err error)) error {
+func (c *controller) saveAccount(w http.ResponseWriter, r *http.Request, f *accountForm, save func(auth.AccountInput) (message string,
+	err error)) error {
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
@@ -168,7 +170,8 @@ func readAccount(form url.Values, old *models.Account) (in auth.AccountInput, pr
 		in.Tier = &t
 	}
 	for name, to := range map[string]**int{
-		"maxQueued": &in.MaxQueued, "maxRunning": &in.MaxRunning, "submitsPerMinute": &in.SubmitsPerMinute, "draftsKeptHours": &in.DraftsKeptHours,
+		"maxQueued": &in.MaxQueued, "maxRunning": &in.MaxRunning, "submitsPerMinute": &in.SubmitsPerMinute,
+		"draftsKeptHours": &in.DraftsKeptHours,
 	} {
 		if value, ok := changed(name); ok {
 			n, err := strconv.Atoi(value)

@@ -87,7 +87,8 @@ func ReadJobs(v url.Values) (q Jobs, err error) {
 	if q.Order == "" && v.Get("sort") != "" {
 		err = apierror.Invalid("sort", "There is no order %q. Choose oldest, waiting, running, due or ended.", ui.Clip(v.Get("sort"), 32))
 	}
-	if only := q.Order.Statuses(); len(only) > 0 && len(q.Status) > 0 && !slices.ContainsFunc(q.Status, func(s models.JobStatus) bool { return slices.Contains(only, s) }) {
+	if only := q.Order.Statuses(); len(only) > 0 && len(q.Status) > 0 &&
+		!slices.ContainsFunc(q.Status, func(s models.JobStatus) bool { return slices.Contains(only, s) }) {
 		q.Order = "" // it would show nothing
 	}
 	if n, _ := strconv.Atoi(v.Get("size")); slices.Contains(PageSizes, n) && n != JobsOnPage {
@@ -228,7 +229,8 @@ func (q Jobs) With(change func(q *Jobs)) Jobs {
 
 // Ranges returns the links that choose a time of submit.
 func (q Jobs) Ranges() []Facet {
-	all := []Facet{{Name: "Any time", Href: q.With(func(q *Jobs) { q.Within, q.From, q.To = "", time.Time{}, time.Time{} }).Path("/jobs"), On: q.Within == "" && !q.Custom()}}
+	all := []Facet{{Name: "Any time", Href: q.With(func(q *Jobs) { q.Within, q.From, q.To = "", time.Time{}, time.Time{} }).Path("/jobs"),
+		On: q.Within == "" && !q.Custom()}}
 	for _, r := range timeRanges {
 		all = append(all, Facet{
 			Name: r.label, On: q.Within == r.name,

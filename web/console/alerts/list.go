@@ -76,7 +76,8 @@ func (c *controller) alertList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 
 func (c *controller) alertListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	all := r.URL.Query().Get("history") != ""
-	return c.Refresh(w, r, p, alertsPath("/alerts/live", all), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, alertsPath("/alerts/live", all), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readAlerts(ctx, p, all)
 		if err != nil {
 			return nil, err
@@ -165,14 +166,16 @@ type silenceForm struct {
 }
 
 func (c *controller) silenceAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return shell.Render(w, r, http.StatusOK, silencePage(&silenceForm{Rule: r.URL.Query().Get("rule"), Minutes: "60", Rules: c.Alerts.Config.Rules}))
+	return shell.Render(w, r, http.StatusOK, silencePage(&silenceForm{Rule: r.URL.Query().Get("rule"), Minutes: "60",
+		Rules: c.Alerts.Config.Rules}))
 }
 
 func (c *controller) silenceStart(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	v := &silenceForm{Rule: r.PostForm.Get("rule"), Minutes: strings.TrimSpace(r.PostForm.Get("minutes")), Reason: strings.TrimSpace(r.PostForm.Get("reason")), Rules: c.Alerts.Config.Rules}
+	v := &silenceForm{Rule: r.PostForm.Get("rule"), Minutes: strings.TrimSpace(r.PostForm.Get("minutes")),
+		Reason: strings.TrimSpace(r.PostForm.Get("reason")), Rules: c.Alerts.Config.Rules}
 	minutes, _ := strconv.Atoi(v.Minutes) // 0 is refused
 	_, err := c.Alerts.Silence(r.Context(), p, v.Rule, minutes, v.Reason)
 	var refused *apierror.Error

@@ -31,12 +31,17 @@ type Action struct {
 }
 
 var Actions = []Action{
-	{models.BulkCancel, "Cancel", "Waiting jobs are cancelled at once, running ones when their worker has stopped.", "have ended already", false},
+	{models.BulkCancel, "Cancel", "Waiting jobs are cancelled at once, running ones when their worker has stopped.", "have ended already",
+		false},
 	{models.BulkRetry, "Retry", "Each job begins a new run, from its newest checkpoint.", "have not failed and were not cancelled", false},
 	{models.BulkRedrive, "Redrive", "Each job with an open dead letter begins a new run in the critical lane.", "have not failed", false},
-	{models.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.", "have ended already", false},
-	{models.BulkSetPriority, "Set priority", "It is the order among the jobs of one account. Queued jobs move at once, others when they are queued again.", "have ended already", false},
-	{models.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.", "have not ended", true},
+	{models.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.",
+		"have ended already", false},
+	{models.BulkSetPriority, "Set priority",
+		"It is the order among the jobs of one account. Queued jobs move at once, others when they are queued again.", "have ended already",
+		false},
+	{models.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.",
+		"have not ended", true},
 }
 
 // Keys returns the key of the button for the selected jobs, if it has one.
@@ -210,7 +215,8 @@ func readBulk(form url.Values) (*bulkNew, error) {
 	filter.After = ""
 	v := &bulkNew{
 		Action: models.BulkAction(form.Get("action")), Filter: filter, Key: form.Get("key"), Tier: models.Tier(form.Get("newTier")),
-		Priority: strings.TrimSpace(form.Get("newPriority")), PerMinute: strings.TrimSpace(form.Get("perMinute")), Canary: strings.TrimSpace(form.Get("canary")),
+		Priority: strings.TrimSpace(form.Get("newPriority")), PerMinute: strings.TrimSpace(form.Get("perMinute")),
+		Canary: strings.TrimSpace(form.Get("canary")),
 	}
 	if v.index() < 0 {
 		return nil, apierror.Invalid("action", "Choose what to do with the jobs.")

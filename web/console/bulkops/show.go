@@ -153,7 +153,8 @@ func (c *controller) bulkList(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 func (c *controller) bulkListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	open := r.URL.Query().Get("open") != ""
-	return c.Refresh(w, r, p, (&bulkList{Open: open}).live(), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, (&bulkList{Open: open}).live(), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readBulkList(ctx, p, open, "")
 		if err != nil {
 			return nil, err
@@ -238,7 +239,8 @@ func (c *controller) bulkSteer(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err != nil && !apierror.HasCode(err, apierror.CodeConflict) {
 		return err
 	}
-	told := map[string]string{"pause": "Paused after the jobs in progress.", "resume": "Resumed.", "cancel": "Cancelled after the jobs in progress."}[verb]
+	told := map[string]string{"pause": "Paused after the jobs in progress.", "resume": "Resumed.",
+		"cancel": "Cancelled after the jobs in progress."}[verb]
 	if err != nil {
 		told = "This operation is already finished."
 	}

@@ -72,16 +72,17 @@ func (c *controller) deadLetterGroup(w http.ResponseWriter, r *http.Request, p j
 func (c *controller) deadLetterGroupLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := causeOf(r)
 	asked.after = ""
-	return c.Refresh(w, r, p, address.Cause("/live", asked.fingerprint, asked.resolved), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
-		v, err := c.readCause(ctx, p, asked)
-		if err != nil {
-			return nil, err
-		}
-		return func(now time.Time) templ.Component {
-			v.Now = now
-			return causeLetters(v)
-		}, nil
-	})
+	return c.Refresh(w, r, p, address.Cause("/live", asked.fingerprint, asked.resolved),
+		func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+			v, err := c.readCause(ctx, p, asked)
+			if err != nil {
+				return nil, err
+			}
+			return func(now time.Time) templ.Component {
+				v.Now = now
+				return causeLetters(v)
+			}, nil
+		})
 }
 
 func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked causeAsked) (*deadLetterGroup, error) {

@@ -86,7 +86,8 @@ func (c *controller) deadLetterList(w http.ResponseWriter, r *http.Request, p jo
 
 func (c *controller) deadLetterListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := deadLetterQueryOf(r)
-	return c.Refresh(w, r, p, asked.path("/dead-letters/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, asked.path("/dead-letters/live"), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readCauses(ctx, p, asked)
 		if err != nil {
 			return nil, err

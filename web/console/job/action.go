@@ -59,7 +59,8 @@ func (c *controller) askJob(possible func(*jobAction) bool, page jobActionPage) 
 			return err
 		}
 		if !possible(v) {
-			return c.Done(w, r, string(address.Job(v.ID)), "Nothing was done: this is not possible for a job that is "+ui.Words(string(v.Status))+".")
+			return c.Done(w, r, string(address.Job(v.ID)), "Nothing was done: this is not possible for a job that is "+ui.Words(string(v.Status))+
+				".")
 		}
 		return shell.Render(w, r, http.StatusOK, page(v))
 	}
@@ -123,7 +124,8 @@ func (c *controller) acted(w http.ResponseWriter, r *http.Request, p jobs.Princi
 
 // askAgain shows the page again with the entered values. Errors of fields that it does not have
 // are shown above them.
-func (c *controller) askAgain(w http.ResponseWriter, r *http.Request, p jobs.Principal, problems map[string]string, page jobActionPage) error {
+func (c *controller) askAgain(w http.ResponseWriter, r *http.Request, p jobs.Principal, problems map[string]string,
+	page jobActionPage) error {
 	v, err := c.readJobAction(r.Context(), p, jobID(r))
 	if err != nil {
 		return err
@@ -185,7 +187,8 @@ func (c *controller) jobOrder(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err == nil && priority != job.Priority {
 		_, err = c.Operator.SetJobPriority(r.Context(), p, job.ID, priority)
 	}
-	return c.acted(w, r, p, err, jobOrderPage, fmt.Sprintf("The job has the tier %s and the priority %d.", ui.Words(r.PostForm.Get("tier")), priority))
+	return c.acted(w, r, p, err, jobOrderPage, fmt.Sprintf("The job has the tier %s and the priority %d.", ui.Words(r.PostForm.Get("tier")),
+		priority))
 }
 
 // jobRedrive sends the dead letter of a job back as its next run, with what was edited.

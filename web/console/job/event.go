@@ -20,7 +20,8 @@ import (
 
 // eventKinds are the choices of events on a job's page. The style sheet hides the others.
 var eventKinds = []struct{ name, label string }{
-	{"most", "Without progress reports"}, {"all", "All events"}, {"state", "States"}, {"attempt", "Attempts"}, {"checkpoint", "Checkpoints"}, {"progress", "Progress reports"},
+	{"most", "Without progress reports"}, {"all", "All events"}, {"state", "States"}, {"attempt", "Attempts"}, {"checkpoint", "Checkpoints"},
+	{"progress", "Progress reports"},
 }
 
 // eventKind is the kind of a type of events.
@@ -30,7 +31,8 @@ func eventKind(of models.JobEventType) string {
 		return "progress"
 	case models.EventCheckpointed, models.EventResumed:
 		return "checkpoint"
-	case models.EventLeased, models.EventStarted, models.EventLoaded, models.EventReleased, models.EventLost, models.EventRequeued, models.EventRetryScheduled:
+	case models.EventLeased, models.EventStarted, models.EventLoaded, models.EventReleased, models.EventLost, models.EventRequeued,
+		models.EventRetryScheduled:
 		return "attempt"
 	}
 	return "state"

@@ -62,7 +62,8 @@ func exported(row jobRow, now time.Time) exportedJob {
 		WorkerID: string(row.WorkerID), Run: row.Run, Attempts: row.AttemptNo, Percent: row.Percent,
 		WaitedSeconds: row.Waited(now), RanSeconds: row.Ran(now), WastedSeconds: row.WastedGPUSeconds,
 		FailureClass: string(row.FailureClass), FailureReason: row.FailureReason, CreatedAt: row.CreatedAt,
-		RunAt: optionalTime(row.RunAt), CompletedAt: optionalTime(row.CompletedAt), DeletedAt: optionalTime(row.DeletedAt), Metadata: row.Metadata,
+		RunAt: optionalTime(row.RunAt), CompletedAt: optionalTime(row.CompletedAt), DeletedAt: optionalTime(row.DeletedAt),
+		Metadata: row.Metadata,
 	}
 }
 
@@ -75,8 +76,10 @@ func optionalTime(t time.Time) *time.Time {
 
 // exportColumns is the first line of a CSV export.
 var exportColumns = []string{
-	"id", "status", "type", "model", "tier", "lane", "account", "account_id", "user_id", "idempotency_key", "worker_id", "run", "attempts", "percent",
-	"waited_seconds", "ran_seconds", "wasted_gpu_seconds", "failure_class", "failure_reason", "created_at", "run_at", "completed_at", "deleted_at", "metadata",
+	"id", "status", "type", "model", "tier", "lane", "account", "account_id", "user_id", "idempotency_key", "worker_id", "run", "attempts",
+	"percent",
+	"waited_seconds", "ran_seconds", "wasted_gpu_seconds", "failure_class", "failure_reason", "created_at", "run_at", "completed_at",
+	"deleted_at", "metadata",
 }
 
 func (e exportedJob) cells() []string {
@@ -94,7 +97,8 @@ func (e exportedJob) cells() []string {
 	}
 	cells := []string{
 		string(e.ID), e.Status, e.Type, e.Model, string(e.Tier), string(e.Lane), e.Account, e.AccountID, e.UserID, e.IdempotencyKey, e.WorkerID,
-		strconv.Itoa(e.Run), strconv.Itoa(e.Attempts), number(&e.Percent), number(e.WaitedSeconds), number(e.RanSeconds), number(&e.WastedSeconds),
+		strconv.Itoa(e.Run), strconv.Itoa(e.Attempts), number(&e.Percent), number(e.WaitedSeconds), number(e.RanSeconds),
+		number(&e.WastedSeconds),
 		e.FailureClass, e.FailureReason, at(&e.CreatedAt), at(e.RunAt), at(e.CompletedAt), at(e.DeletedAt), string(e.Metadata),
 	}
 	for i := range cells {

@@ -33,7 +33,8 @@ func TestSchemaFields(t *testing.T) {
 			{Name: "params.zoomLevel", Label: "Zoom level", Type: "number", Default: "2", Min: "0.5"},
 			{Name: "params.seed", Label: "Seed", Type: "integer", Max: "9007199254740992"},
 			{Name: "params.layers", Label: "Layers", Choices: []choice{{"1", []byte("1")}, {"2", []byte("2")}, {"all", []byte(`"all"`)}}},
-			{Name: "params.loop", Label: "Loop", Type: "boolean", Default: "true", Choices: []choice{{"true", []byte("true")}, {"false", []byte("false")}}},
+			{Name: "params.loop", Label: "Loop", Type: "boolean", Default: "true",
+				Choices: []choice{{"true", []byte("true")}, {"false", []byte("false")}}},
 			{Name: "params.clips", Label: "Clips", Type: "list"},
 			{Name: "params.camera", Label: "Camera", Type: "json"},
 		}, fields)
@@ -45,7 +46,8 @@ func TestSchemaFields(t *testing.T) {
 		fields, err := schemaFields([]byte(`{"properties": {"n": {"type": "number"}, "layers": {"enum": [1, "all"]}, "loop": {"type": "boolean"}, "style": {"type": "string"}}}`))
 		require.NoError(t, err)
 
-		params, problems := readParams(fields, url.Values{"params.n": {"1.50"}, "params.layers": {"1"}, "params.loop": {"true"}, "params.style": {`a "b"`}})
+		params, problems := readParams(fields, url.Values{"params.n": {"1.50"}, "params.layers": {"1"}, "params.loop": {"true"},
+			"params.style": {`a "b"`}})
 
 		require.Empty(t, problems)
 		require.JSONEq(t, `{"n": 1.50, "layers": 1, "loop": true, "style": "a \"b\""}`, string(params))
@@ -57,7 +59,8 @@ func TestSchemaFields(t *testing.T) {
 		fields, err := schemaFields([]byte(`{"properties": {"clips": {"type": "array", "items": {"type": "string"}}, "headers": {"type": "object"}, "body": {}}}`))
 		require.NoError(t, err)
 
-		params, problems := readParams(fields, url.Values{"params.clips": {"job_1\r\n\r\n job 2 "}, "params.headers": {`{"a": "b"}`}, "params.body": {`{`}})
+		params, problems := readParams(fields, url.Values{"params.clips": {"job_1\r\n\r\n job 2 "}, "params.headers": {`{"a": "b"}`},
+			"params.body": {`{`}})
 
 		require.JSONEq(t, `{"clips": ["job_1", "job 2"], "headers": {"a": "b"}}`, string(params))
 		require.Contains(t, problems["params.body"], "must be JSON")

@@ -41,11 +41,13 @@ type galleryVideo struct {
 var galleryTimes = []struct {
 	Value, Name string
 	Within      time.Duration
-}{{"", "Any time", 0}, {"1h", "Last hour", time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"7d", "Last 7 days", 7 * 24 * time.Hour}, {"30d", "Last 30 days", 30 * 24 * time.Hour}}
+}{{"", "Any time", 0}, {"1h", "Last hour", time.Hour}, {"24h", "Last 24 hours", 24 * time.Hour}, {"7d", "Last 7 days", 7 * 24 * time.Hour},
+	{"30d", "Last 30 days", 30 * 24 * time.Hour}}
 
 func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := r.URL.Query()
-	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")), Within: asked.Get("within"), Now: time.Now()}
+	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")),
+		Within: asked.Get("within"), Now: time.Now()}
 	for _, m := range c.Reader.Catalogue.Current().Models() {
 		v.Models = append(v.Models, m.Name)
 	}

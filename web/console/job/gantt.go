@@ -101,11 +101,13 @@ func (v *jobView) points(a *models.Attempt) (points []ui.Point) {
 		}
 	}
 	if a.ResumedFromStep != nil {
-		points = append(points, ui.Point{Kind: pointResumed, At: v.place(a.LeasedAt), Title: fmt.Sprintf("Attempt %d resumed at step %d", a.AttemptNo, *a.ResumedFromStep)})
+		points = append(points, ui.Point{Kind: pointResumed, At: v.place(a.LeasedAt), Title: fmt.Sprintf("Attempt %d resumed at step %d",
+			a.AttemptNo, *a.ResumedFromStep)})
 	}
 	taken := []models.FailureClass{models.FailPreempted, models.FailWorkerLost, models.FailYielded}
 	if !a.EndedAt.IsZero() && slices.Contains(taken, a.FailureClass) {
-		points = append(points, ui.Point{Kind: pointPreempted, At: v.place(a.EndedAt), Title: fmt.Sprintf("Attempt %d: %s", a.AttemptNo, ui.Words(string(a.FailureClass)))})
+		points = append(points, ui.Point{Kind: pointPreempted, At: v.place(a.EndedAt), Title: fmt.Sprintf("Attempt %d: %s", a.AttemptNo,
+			ui.Words(string(a.FailureClass)))})
 	}
 	return points
 }

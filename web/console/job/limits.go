@@ -11,9 +11,12 @@ import (
 
 // jobLimits are the fields of the form that set its constraints.
 var jobLimits = []field{
-	{Name: "maxPreemptions", Label: "Maximum preemptions", Type: "number", Description: "After this number of lost spot workers, it continues on on-demand capacity only. Empty: any number."},
-	{Name: "finishBy", Label: "Finish by (UTC)", Type: "datetime-local", Description: "Without slack, it runs on on-demand capacity only. Empty: no deadline."},
-	{Name: "maxPricePerHour", Label: "Maximum price per hour in USD", Type: "number", Description: "It runs only where a worker costs at most this. Empty: any price."},
+	{Name: "maxPreemptions", Label: "Maximum preemptions", Type: "number",
+		Description: "After this number of lost spot workers, it continues on on-demand capacity only. Empty: any number."},
+	{Name: "finishBy", Label: "Finish by (UTC)", Type: "datetime-local",
+		Description: "Without slack, it runs on on-demand capacity only. Empty: no deadline."},
+	{Name: "maxPricePerHour", Label: "Maximum price per hour in USD", Type: "number",
+		Description: "It runs only where a worker costs at most this. Empty: any price."},
 }
 
 // least is the smallest value that browsers accept: of a time they would read "0" as a mistake.

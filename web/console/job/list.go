@@ -188,7 +188,8 @@ func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobLi
 		return err
 	}
 	defer read.End()
-	found, err := c.Reader.JobsIn(ctx, p, v.Filter.SortedBy(), v.Filter.Filter(), paging.Request{First: v.Filter.PageSize(), After: v.Filter.After})
+	found, err := c.Reader.JobsIn(ctx, p, v.Filter.SortedBy(), v.Filter.Filter(),
+		paging.Request{First: v.Filter.PageSize(), After: v.Filter.After})
 	if err != nil {
 		return err
 	}
@@ -222,7 +223,10 @@ func (c *controller) jobRows(ctx context.Context, items []*models.Job, prompts m
 	if err := c.readPrompts(ctx, unread, prompts); err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reader.Pictures(ctx, jobIDs(items, func(job *models.Job) bool { return job.Status == models.JobCompleted && job.DeletedAt.IsZero() }))
+	pictures, err := c.Reader.Pictures(ctx, jobIDs(items, func(job *models.Job) bool {
+		return job.Status == models.JobCompleted &&
+			job.DeletedAt.IsZero()
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +317,8 @@ func (c *controller) facets(ctx context.Context, p jobs.Principal, q address.Job
 			Count: countPartly(n, counts.Partly), On: on, Quiet: n == 0 && !on && !counts.Partly,
 		})
 	}
-	facets[0] = address.Facet{Name: "All", Href: q.With(func(q *address.Jobs) { q.Status = nil }).Path("/jobs"), On: len(q.Status) == 0, Count: ui.Count(total, 0)}
+	facets[0] = address.Facet{Name: "All", Href: q.With(func(q *address.Jobs) { q.Status = nil }).Path("/jobs"), On: len(q.Status) == 0,
+		Count: ui.Count(total, 0)}
 	if more {
 		facets[0].Count = countPartly(min(total, query.CountLimit), true)
 	}

@@ -81,7 +81,8 @@ func (c *controller) readLog(r *http.Request, p jobs.Principal) (*logView, error
 	if a.JobID != jobID(r) {
 		return nil, apierror.NotFound("attempt")
 	}
-	v := &logView{Job: a.JobID, Attempt: a, Query: text.Clip(asked.Get("q"), maxLogQuery), Follow: a.EndedAt.IsZero() && asked.Get("follow") != "0"}
+	v := &logView{Job: a.JobID, Attempt: a, Query: text.Clip(asked.Get("q"), maxLogQuery), Follow: a.EndedAt.IsZero() &&
+		asked.Get("follow") != "0"}
 	if a.LogID != "" {
 		v.Log, err = c.Reader.Artifact(r.Context(), p, a.LogID)
 	}

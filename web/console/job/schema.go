@@ -188,12 +188,14 @@ func plain(value json.RawMessage) string {
 
 // units are the units in which numbers are given, by how the names of their parameters end.
 var units = []struct{ end, words string }{
-	{"Seconds", "in seconds"}, {"Millis", "in milliseconds"}, {"Minutes", "in minutes"}, {"Hours", "in hours"}, {"Bytes", "in bytes"}, {"Percent", "in percent"}, {"Usd", "in USD"},
+	{"Seconds", "in seconds"}, {"Millis", "in milliseconds"}, {"Minutes", "in minutes"}, {"Hours", "in hours"}, {"Bytes", "in bytes"},
+	{"Percent", "in percent"}, {"Usd", "in USD"},
 }
 
 // abbreviations are names of parameters that are not read as they are written.
 var abbreviations = map[string]string{
-	"fps": "Frames per second", "url": "URL", "cfg": "Guidance scale", "guidanceScale": "Guidance scale", "width": "Width in pixels", "height": "Height in pixels",
+	"fps": "Frames per second", "url": "URL", "cfg": "Guidance scale", "guidanceScale": "Guidance scale", "width": "Width in pixels",
+	"height": "Height in pixels",
 }
 
 // label is the title of a parameter whose schema has none: "Duration in seconds" for durationSeconds.

@@ -58,7 +58,8 @@ func (c *controller) takes(w http.ResponseWriter, r *http.Request, p jobs.Princi
 
 func (c *controller) takesLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := models.TakesID(r.PathValue("id"))
-	return c.Refresh(w, r, p, "/takes/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, "/takes/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readTakes(ctx, p, id)
 		if err != nil {
 			return nil, err
@@ -83,7 +84,10 @@ func (c *controller) readTakes(ctx context.Context, p jobs.Principal, id models.
 	if err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reader.Artifacts(ctx, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) { return j.PreviewID, j.PreviewID != "" }))
+	pictures, err := c.Reader.Artifacts(ctx, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) {
+		return j.PreviewID,
+			j.PreviewID != ""
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func (c *controller) modelList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 		return err
 	}
 	v := &modelList{Models: found, Aliases: known.Aliases(), Removed: known.Removals(), MayChange: p.May(models.RoleAdmin), Now: time.Now()}
-	if v.Keys, err = c.KeyNames(r.Context(), p, lo.Map(v.Removed, func(m catalogue.Removed, _ int) string { return m.RemovedBy })...); err != nil {
+	if v.Keys, err = c.KeyNames(r.Context(), p, lo.Map(v.Removed,
+		func(m catalogue.Removed, _ int) string { return m.RemovedBy })...); err != nil {
 		return err
 	}
 	return shell.Render(w, r, http.StatusOK, modelListPage(v))
@@ -179,5 +180,6 @@ func (c *controller) modelRestore(w http.ResponseWriter, r *http.Request, p jobs
 	if err != nil {
 		return err
 	}
-	return c.Done(w, r, "/models", fmt.Sprintf("Restored version %d of %s. Add it again to the pools from which it was removed.", restored.Version, restored.Name))
+	return c.Done(w, r, "/models", fmt.Sprintf("Restored version %d of %s. Add it again to the pools from which it was removed.",
+		restored.Version, restored.Name))
 }

@@ -53,10 +53,11 @@ func (c *controller) heatMap(w http.ResponseWriter, r *http.Request, p jobs.Prin
 
 func (c *controller) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	hours := hoursOf(r)
-	return c.Refresh(w, r, p, fmt.Sprintf("/heatmap/live %d", hours), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
-		v, err := c.readHeatMap(ctx, p, hours)
-		return func(time.Time) templ.Component { return heatGrid(v) }, err
-	})
+	return c.Refresh(w, r, p, fmt.Sprintf("/heatmap/live %d", hours),
+		func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+			v, err := c.readHeatMap(ctx, p, hours)
+			return func(time.Time) templ.Component { return heatGrid(v) }, err
+		})
 }
 
 func (c *controller) readHeatMap(ctx context.Context, p jobs.Principal, hours int) (*heatMap, error) {
@@ -83,7 +84,8 @@ func (c *controller) readHeatMap(ctx context.Context, p jobs.Principal, hours in
 
 // heatRange is the time of the charts below a heat map.
 func heatRange(hours int) trends.Range {
-	span := trends.Range{Name: strconv.Itoa(hours) + "h", Title: spanName(hours), Length: time.Duration(hours) * time.Hour, Step: 10 * time.Minute}
+	span := trends.Range{Name: strconv.Itoa(hours) + "h", Title: spanName(hours), Length: time.Duration(hours) * time.Hour,
+		Step: 10 * time.Minute}
 	switch {
 	case hours == 1:
 		span.Step = time.Minute

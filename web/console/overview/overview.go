@@ -152,17 +152,21 @@ func chartsOf(past []*history.Figures) []ui.ChartData {
 		return trends.Line{Label: label, Tone: tone, Of: trends.Metric(name)}
 	}
 	return []ui.ChartData{
-		trends.New("throughput", "Throughput", "/min", "/jobs", past, plain("submitted", "quiet", "SUBMITTED"), plain("completed", "good", "COMPLETED"), plain("failed", "bad", "FAILED")),
+		trends.New("throughput", "Throughput", "/min", "/jobs", past, plain("submitted", "quiet", "SUBMITTED"),
+			plain("completed", "good", "COMPLETED"), plain("failed", "bad", "FAILED")),
 		trends.New("waits", "Wait by lane, p95", "s", "/queues", past, used(waits)...),
 		trends.New("depth", "Queued by lane", "", "/queues", past, used(depths)...),
-		trends.New("render", "Render time", "s", "/models", past, plain("p50", "accent", "RENDER_P50"), plain("p95", "busy", "RENDER_P95"), plain("p99", "warn", "RENDER_P99")),
+		trends.New("render", "Render time", "s", "/models", past, plain("p50", "accent", "RENDER_P50"), plain("p95", "busy", "RENDER_P95"),
+			plain("p99", "warn", "RENDER_P99")),
 		trends.New("busy", "Busy workers by pool", "", "/pools", past, trends.PoolLines(past, "WORKERS_BUSY")...),
 		trends.New("idle", "Idle workers by pool", "", "/pools", past, trends.PoolLines(past, "WORKERS_IDLE")...),
 		trends.New("booting", "Booting workers by pool", "", "/pools", past, trends.PoolLines(past, "WORKERS_BOOTING")...),
-		trends.New("utilization", "Utilization", "%", "/heatmap", past, plain("workers", "busy", "WORKER_UTILIZATION"), plain("GPUs", "accent", "GPU_UTILIZATION"), plain("goodput", "good", "GOODPUT")),
+		trends.New("utilization", "Utilization", "%", "/heatmap", past, plain("workers", "busy", "WORKER_UTILIZATION"),
+			plain("GPUs", "accent", "GPU_UTILIZATION"), plain("goodput", "good", "GOODPUT")),
 		trends.New("failures", "Failure rate", "%", "/dead-letters", past, plain("failed", "bad", "FAILURE_RATE")),
 		trends.New("preemptions", "Preemptions", "/h", "/pools", past, plain("preempted", "warn", "PREEMPTIONS")),
-		trends.New("waste", "GPU hours", "GPU h", "/heatmap", past, plain("all", "good", "GPU_HOURS"), plain("wasted", "bad", "WASTED_GPU_HOURS")),
+		trends.New("waste", "GPU hours", "GPU h", "/heatmap", past, plain("all", "good", "GPU_HOURS"),
+			plain("wasted", "bad", "WASTED_GPU_HOURS")),
 		trends.New("drain", "Time to empty the queues", "s", "/queues", past, plain("drain", "accent", "DRAIN")),
 	}
 }

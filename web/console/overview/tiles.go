@@ -54,14 +54,24 @@ func (v *overview) jobTiles() []tile {
 	queued, dead := float64(v.Queued), float64(v.DeadLetters)
 	return []tile{
 		{"Queued", ui.Count(v.Queued, 0), v.queuedNote(),
-			"Jobs that wait for a worker. Time in which a queue is paused is no wait, and promoted jobs count apart.", "/queues", queues.LevelOf(&queued, deepQueue, veryDeepQueue)},
-		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING", "calm"},
-		{"Queues empty in", queues.DrainText(v.Drain), queues.DrainNote(v.Drain), "The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.", "/queues", queues.DrainLevel(v.Drain)},
-		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min", "Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
-		{"Failure rate", ui.Figure(v.FailureRate, "%"), v.failedNote(), "Of the jobs that ended; without those that customers caused or cancelled", "/jobs?status=FAILED", queues.LevelOf(v.FailureRate, fewFailures, manyFailures)},
-		{"Wait p50 / p95", brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), "pickup p99 " + ui.Seconds(h.Pickup(0.99)), "From queued to the first lease", "/queues", queues.LevelOf(v.WaitSecondsP95, longWait, veryLongWait)},
-		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)), "How long workers held a completed job", "/models", queues.LevelOf(v.RenderSecondsP95, longRender, veryLongRender)},
-		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters", queues.LevelOf(&dead, someDeadLetters, manyDeadLetters)},
+			"Jobs that wait for a worker. Time in which a queue is paused is no wait, and promoted jobs count apart.", "/queues",
+			queues.LevelOf(&queued, deepQueue, veryDeepQueue)},
+		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING",
+			"calm"},
+		{"Queues empty in", queues.DrainText(v.Drain), queues.DrainNote(v.Drain),
+			"The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.",
+			"/queues", queues.DrainLevel(v.Drain)},
+		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min",
+			"Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
+		{"Failure rate", ui.Figure(v.FailureRate, "%"), v.failedNote(),
+			"Of the jobs that ended; without those that customers caused or cancelled", "/jobs?status=FAILED",
+			queues.LevelOf(v.FailureRate, fewFailures, manyFailures)},
+		{"Wait p50 / p95", brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), "pickup p99 " + ui.Seconds(h.Pickup(0.99)),
+			"From queued to the first lease", "/queues", queues.LevelOf(v.WaitSecondsP95, longWait, veryLongWait)},
+		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)),
+			"How long workers held a completed job", "/models", queues.LevelOf(v.RenderSecondsP95, longRender, veryLongRender)},
+		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters",
+			queues.LevelOf(&dead, someDeadLetters, manyDeadLetters)},
 	}
 }
 
@@ -114,13 +124,19 @@ func (v *overview) fleetTiles() []tile {
 		waste = new(1 - *good)
 	}
 	tiles := []tile{
-		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job", "/workers", v.fleetLevel()},
-		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h", "What the GPUs report now", "/heatmap", "calm"},
-		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted", "The share of GPU time that was not lost", "/heatmap", queues.LevelOf(waste, someWaste, muchWaste)},
-		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), v.preemptionNote(), "Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again", "/pools", queues.LevelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
+		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job",
+			"/workers", v.fleetLevel()},
+		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h",
+			"What the GPUs report now", "/heatmap", "calm"},
+		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted",
+			"The share of GPU time that was not lost", "/heatmap", queues.LevelOf(waste, someWaste, muchWaste)},
+		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), v.preemptionNote(),
+			"Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again",
+			"/pools", queues.LevelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
 	}
 	if v.CostUSDPerHour != nil {
-		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted", "What the workers cost", "/pools", "calm"})
+		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted",
+			"What the workers cost", "/pools", "calm"})
 	}
 	return tiles
 }
@@ -215,5 +231,6 @@ func brief(seconds *float64) string {
 
 // laneJobs is the address of the queued jobs of a lane's tier.
 func laneJobs(lane models.Tier) templ.SafeURL {
-	return templ.SafeURL(address.Jobs{Status: []models.JobStatus{models.JobQueued}, Search: "tier:" + strings.ToLower(string(lane))}.Path("/jobs"))
+	return templ.SafeURL(address.Jobs{Status: []models.JobStatus{models.JobQueued}, Search: "tier:" +
+		strings.ToLower(string(lane))}.Path("/jobs"))
 }

@@ -120,7 +120,8 @@ type poolArea struct {
 
 // words says what the chart shows.
 func (c poolChart) words() string {
-	said := fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", ui.Moment(c.Since), c.Least, c.Most, text.Count(c.Changes, "time"))
+	said := fmt.Sprintf("Since %s the scaler wanted %d to %d workers, and decided %s.", ui.Moment(c.Since), c.Least, c.Most,
+		text.Count(c.Changes, "time"))
 	if len(c.Counted) == 0 {
 		return said
 	}

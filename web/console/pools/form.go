@@ -60,11 +60,13 @@ var (
 		{Name: "workersPerMachine", Label: "Workers per machine", Step: "1"},
 		{Name: "gpusPerWorker", Label: "GPUs per worker", Step: "1"},
 		{Name: "pricePerHourUsd", Label: "Price per worker and hour in USD", Step: "any"},
-		{Name: "maxPricePerHourUsd", Label: "Maximum price per worker and hour in USD", Step: "any", Hint: "While the price is higher, no worker is added. 0: no limit."},
+		{Name: "maxPricePerHourUsd", Label: "Maximum price per worker and hour in USD", Step: "any",
+			Hint: "While the price is higher, no worker is added. 0: no limit."},
 		{Name: "scaleDownCooldownSeconds", Label: "Idle time before draining in seconds", Step: "1", Hint: "For workers above the minimum."},
 		{Name: "bootLimitSeconds", Label: "Boot timeout in seconds", Step: "1", Hint: "From the creation of a worker to its registration."},
 	}
-	poolHours = poolField{Name: "activeHours", Label: "Active hours", Hint: "When the pool may have workers, such as 0 2 * * * for 6h Europe/Berlin. Empty: always."}
+	poolHours = poolField{Name: "activeHours", Label: "Active hours",
+		Hint: "When the pool may have workers, such as 0 2 * * * for 6h Europe/Berlin. Empty: always."}
 )
 
 // path is where the form is sent.
@@ -173,7 +175,8 @@ func (c *controller) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.P
 }
 
 // poolFieldNames are the names of all fields of the form.
-var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "tiers", "yieldingTiers", "holdOnFailure", "activeHours", "settings"},
+var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "tiers", "yieldingTiers", "holdOnFailure",
+	"activeHours", "settings"},
 	lo.Map(slices.Concat(poolPlaces, poolNumbers), func(f poolField, _ int) string { return f.Name })...)
 
 // refuse shows an error beside its field.
@@ -227,7 +230,8 @@ func (f *poolForm) spec() models.PoolSpec {
 	}
 	s := models.PoolSpec{
 		Name: get("name"), Provider: get("provider"), Region: get("region"), Zones: words(get("zones")),
-		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")), Models: f.Values["models"],
+		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")),
+		Models:     f.Values["models"],
 		MinWorkers: whole("minWorkers"), MaxWorkers: whole("maxWorkers"), WarmWorkers: whole("warmWorkers"),
 		IdleSeconds: whole("scaleDownCooldownSeconds"), BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
 		WorkersPerMachine: whole("workersPerMachine"), GPUsPerWorker: whole("gpusPerWorker"),

@@ -63,7 +63,8 @@ func (v *poolShow) whyNoPrice() string {
 	if v.Price().PricePerHourUSD > 0 {
 		return fmt.Sprintf("No price was recorded in the last %d hours, so there is no chart yet.", priceHours)
 	}
-	return fmt.Sprintf("No chart: a worker cost $0 in the last %d hours. Edit the pool to give it a price, if its machines cost something.", priceHours)
+	return fmt.Sprintf("No chart: a worker cost $0 in the last %d hours. Edit the pool to give it a price, if its machines cost something.",
+		priceHours)
 }
 
 // priceChart is what a worker cost over time.

@@ -61,7 +61,8 @@ func (c *controller) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 func (c *controller) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := poolID(r)
-	return c.Refresh(w, r, p, "/pools/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, "/pools/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readPool(ctx, p, id)
 		if err != nil {
 			return nil, err

@@ -48,12 +48,14 @@ func queueChartsOf(past []*history.Figures, lane models.Tier) []ui.ChartData {
 	of := func(name history.Name) (all []trends.Line) {
 		if lane == "" {
 			for i, tier := range models.Tiers {
-				all = append(all, trends.Line{Label: ui.Words(string(tier)), Tone: trends.LaneTone(i), Of: trends.Metric(name), Selection: history.Selection{Lane: tier}})
+				all = append(all, trends.Line{Label: ui.Words(string(tier)), Tone: trends.LaneTone(i), Of: trends.Metric(name),
+					Selection: history.Selection{Lane: tier}})
 			}
 			return trends.Used(past, all)
 		}
 		for i, model := range busiest(past, lane) {
-			all = append(all, trends.Line{Label: model, Tone: modelTones[i], Of: trends.Metric(name), Selection: history.Selection{Lane: lane, Model: model}})
+			all = append(all, trends.Line{Label: model, Tone: modelTones[i], Of: trends.Metric(name),
+				Selection: history.Selection{Lane: lane, Model: model}})
 		}
 		return all
 	}

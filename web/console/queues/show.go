@@ -56,7 +56,8 @@ func (c *controller) queueShowLive(w http.ResponseWriter, r *http.Request, p job
 	if err != nil {
 		return err
 	}
-	return c.Refresh(w, r, p, address.Lane(lane)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, address.Lane(lane)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readLane(ctx, p, lane)
 		if err != nil {
 			return nil, err

@@ -51,16 +51,19 @@ type scheduleChoice struct {
 
 var (
 	scheduleLate = scheduleChoice{"catchUp", "Late slots", "What happens to slots that no process could fire.", [][2]string{
-		{string(models.CatchUpCoalesce), "The last one fires"}, {string(models.CatchUpAll), "Each one fires"}, {string(models.CatchUpSkip), "None of them fires"},
+		{string(models.CatchUpCoalesce), "The last one fires"}, {string(models.CatchUpAll), "Each one fires"},
+		{string(models.CatchUpSkip), "None of them fires"},
 	}}
 	scheduleOverlap = scheduleChoice{"overlap", "While an earlier run lasts", "", [][2]string{
-		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"}, {string(models.RunOverlapCancel), "The earlier one is cancelled"},
+		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"},
+		{string(models.RunOverlapCancel), "The earlier one is cancelled"},
 	}}
 	scheduleGap = scheduleChoice{"dstGap", "Times that daylight saving skips", "", [][2]string{
 		{string(models.DSTGapShift), "Fire at the change"}, {string(models.DSTGapSkip), "Do not fire"},
 	}}
 	scheduleRepeat = scheduleChoice{"dstOverlap", "Times that it repeats", "", [][2]string{
-		{string(models.DSTOverlapFirst), "Fire the first time"}, {string(models.DSTOverlapLast), "Fire the second time"}, {string(models.DSTOverlapBoth), "Fire both times"},
+		{string(models.DSTOverlapFirst), "Fire the first time"}, {string(models.DSTOverlapLast), "Fire the second time"},
+		{string(models.DSTOverlapBoth), "Fire both times"},
 	}}
 )
 
@@ -127,8 +130,10 @@ func (c *controller) editedSchedule(r *http.Request, p jobs.Principal, values ur
 // scheduleValues are the values of the form for a stored schedule.
 func scheduleValues(s *models.Schedule, request schedule.Request) url.Values {
 	values := url.Values{
-		"name": {s.Name}, "cron": {s.Cron}, "timezone": {s.Timezone}, "catchUp": {string(s.CatchUp)}, "catchUpWindowSeconds": {strconv.Itoa(s.CatchUpWindowSeconds)},
-		"overlap": {string(s.Overlap)}, "dstGap": {string(s.DSTGap)}, "dstOverlap": {string(s.DSTOverlap)}, "jitterSeconds": {strconv.Itoa(s.JitterSeconds)},
+		"name": {s.Name}, "cron": {s.Cron}, "timezone": {s.Timezone}, "catchUp": {string(s.CatchUp)},
+		"catchUpWindowSeconds": {strconv.Itoa(s.CatchUpWindowSeconds)},
+		"overlap":              {string(s.Overlap)}, "dstGap": {string(s.DSTGap)}, "dstOverlap": {string(s.DSTOverlap)},
+		"jitterSeconds": {strconv.Itoa(s.JitterSeconds)},
 	}
 	if job := request.Job; job != nil {
 		values.Set("model", job.Model)
@@ -156,8 +161,10 @@ func (f *scheduleForm) input() schedule.Input {
 	text := func(name string) string { return strings.TrimSpace(f.Values.Get(name)) }
 	in := schedule.Input{
 		Name: text("name"), Cron: text("cron"), EverySeconds: lo.FromPtr(f.number("everySeconds")), Timezone: text("timezone"),
-		DSTGap: models.DSTGap(text("dstGap")), DSTOverlap: models.DSTOverlap(text("dstOverlap")), JitterSeconds: lo.FromPtr(f.number("jitterSeconds")),
-		CatchUp: models.CatchUp(text("catchUp")), CatchUpWindowSeconds: f.number("catchUpWindowSeconds"), Overlap: models.RunOverlap(text("overlap")),
+		DSTGap: models.DSTGap(text("dstGap")), DSTOverlap: models.DSTOverlap(text("dstOverlap")),
+		JitterSeconds: lo.FromPtr(f.number("jitterSeconds")),
+		CatchUp:       models.CatchUp(text("catchUp")), CatchUpWindowSeconds: f.number("catchUpWindowSeconds"),
+		Overlap: models.RunOverlap(text("overlap")),
 		StartAt: f.moment("startAt"), EndAt: f.moment("endAt"), Request: f.request,
 	}
 	if in.Workflow == nil {
@@ -290,5 +297,6 @@ var refusals = []apierror.Code{apierror.CodeInvalidInput, apierror.CodeConflict,
 
 // scheduleFields are the fields of the form that show their errors.
 var scheduleFields = []string{
-	"name", "cron", "everySeconds", "timezone", "catchUp", "catchUpWindowSeconds", "overlap", "dstGap", "dstOverlap", "jitterSeconds", "startAt", "endAt", "model", "prompt", "params", "tier",
+	"name", "cron", "everySeconds", "timezone", "catchUp", "catchUpWindowSeconds", "overlap", "dstGap", "dstOverlap", "jitterSeconds",
+	"startAt", "endAt", "model", "prompt", "params", "tier",
 }

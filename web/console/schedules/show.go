@@ -192,7 +192,8 @@ func (c *controller) schedulePause(w http.ResponseWriter, r *http.Request, p job
 	_, err := c.Schedules.Pause(r.Context(), p, scheduleID(r), reason)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Field == "reason" {
-		return c.schedulePausePage(w, r, p, http.StatusUnprocessableEntity, &schedulePause{Reason: reason, Errors: map[string]string{"reason": refused.Message}})
+		return c.schedulePausePage(w, r, p, http.StatusUnprocessableEntity,
+			&schedulePause{Reason: reason, Errors: map[string]string{"reason": refused.Message}})
 	}
 	if err != nil {
 		return err

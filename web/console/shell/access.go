@@ -42,7 +42,8 @@ func Titled(ctx context.Context, title string) templ.Attributes {
 
 // lacks says why who looks at the page may not perform an action that needs the role.
 func lacks(ctx context.Context, role models.Role) string {
-	return "Requires the role " + strings.ToLower(string(role)) + ". Your role is " + strings.ToLower(string(visitOf(ctx).Principal.Role)) + "."
+	return "Requires the role " + strings.ToLower(string(role)) + ". Your role is " + strings.ToLower(string(visitOf(ctx).Principal.Role)) +
+		"."
 }
 
 // roleOf returns the role that a route requires: VIEWER to read, OPERATOR to change

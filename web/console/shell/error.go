@@ -45,7 +45,8 @@ func Describe(ctx context.Context, err error) failure {
 	}
 	return failure{
 		Status: http.StatusInternalServerError, Title: "Something went wrong",
-		Message: "Try again. If the error persists, give this request id to your administrator: it is in the server's log.", RequestID: uuid.NewString(),
+		Message:   "Try again. If the error persists, give this request id to your administrator: it is in the server's log.",
+		RequestID: uuid.NewString(),
 	}
 }
 

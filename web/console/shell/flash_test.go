@@ -14,7 +14,8 @@ func TestDone_BoundsItsMessage(t *testing.T) {
 	t.Parallel()
 
 	long := httptest.NewRecorder()
-	require.NoError(t, new(Shell).Done(long, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil), "/jobs", strings.Repeat("ä", maxFlash)))
+	require.NoError(t, new(Shell).Done(long, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil), "/jobs",
+		strings.Repeat("ä", maxFlash)))
 	cookie := long.Result().Cookies()[0]
 	message, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	require.NoError(t, err)

@@ -23,7 +23,8 @@ func TestNavigation_LeadsBackToWhereAnActionWas(t *testing.T) {
 
 	for path, label := range map[string]string{
 		"/jobs": "Back to jobs", "/jobs?q=a": "Back to jobs", "/jobs/new": "Back to the form", "/jobs/job_1": "Back to the job",
-		"/workers": "Back to workers", "/pools/pol_1": "Back to the pool", "/models/apply": "Back to the form", "/asynqmon/x": "Back to asynq", "/nowhere": "Back to jobs",
+		"/workers": "Back to workers", "/pools/pol_1": "Back to the pool", "/models/apply": "Back to the form", "/asynqmon/x": "Back to asynq",
+		"/nowhere": "Back to jobs",
 	} {
 		require.Equal(t, label, backLabel(path), path)
 	}

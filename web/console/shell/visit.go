@@ -95,7 +95,8 @@ func (c *Shell) Done(w http.ResponseWriter, r *http.Request, path, message strin
 }
 
 func (c *Shell) setFlash(w http.ResponseWriter, value string) {
-	cookie := &http.Cookie{Name: c.CookieName() + "-flash", Value: value, Path: "/", MaxAge: 60, HttpOnly: true, Secure: c.Secure, SameSite: http.SameSiteLaxMode}
+	cookie := &http.Cookie{Name: c.CookieName() + "-flash", Value: value, Path: "/", MaxAge: 60, HttpOnly: true, Secure: c.Secure,
+		SameSite: http.SameSiteLaxMode}
 	if value == "" {
 		cookie.MaxAge = -1
 	}

@@ -110,7 +110,8 @@ func PoolLines(past []*history.Figures, name history.Name) (all []Line) {
 	}
 	if len(rest) > 0 {
 		label := text.Count(len(rest), "other pool")
-		all = append(all, Line{Label: label, Tone: PoolTones[len(drawn)], Of: OfPools(name, func(p string) bool { return slices.Contains(rest, p) })})
+		all = append(all, Line{Label: label, Tone: PoolTones[len(drawn)],
+			Of: OfPools(name, func(p string) bool { return slices.Contains(rest, p) })})
 	}
 	return all
 }

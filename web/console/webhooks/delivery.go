@@ -13,7 +13,8 @@ import (
 )
 
 // ReadTries reads the tries of deliveries.
-func ReadTries(ctx context.Context, reader *query.Reader, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry, error) {
+func ReadTries(ctx context.Context, reader *query.Reader, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry,
+	error) {
 	byDelivery := map[models.WebhookDeliveryID][]*models.WebhookTry{}
 	ids := make([]models.WebhookDeliveryID, len(of))
 	for i, d := range of {

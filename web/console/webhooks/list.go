@@ -119,11 +119,13 @@ func (c *controller) readEndpoint(ctx context.Context, p jobs.Principal, id mode
 		return nil, err
 	}
 	names, err := c.AccountNames(ctx, []models.AccountID{endpoint.AccountID})
-	return &webhookShow{WebhookEndpoint: endpoint, Account: names[endpoint.AccountID], Own: endpoint.AccountID == p.AccountID, Now: time.Now()}, err
+	return &webhookShow{WebhookEndpoint: endpoint, Account: names[endpoint.AccountID], Own: endpoint.AccountID == p.AccountID,
+		Now: time.Now()}, err
 }
 
 func (c *controller) webhookNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return shell.Render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"id": {string(models.NewWebhookEndpointID())}, "format": {string(models.FormatStandard)}}}))
+	return shell.Render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"id": {string(models.NewWebhookEndpointID())},
+		"format": {string(models.FormatStandard)}}}))
 }
 
 // webhookCreate makes an endpoint of the operator's own account, and shows its secret.
@@ -135,10 +137,12 @@ func (c *controller) webhookCreate(w http.ResponseWriter, r *http.Request, p job
 	if change.WebhookEvents[format] == nil {
 		format = models.FormatStandard
 	}
-	endpoint, secret, err := c.Webhooks.CreateEndpointOnce(r.Context(), p, models.WebhookEndpointID(r.PostForm.Get("id")), r.PostForm.Get("url"), format, r.PostForm["events"])
+	endpoint, secret, err := c.Webhooks.CreateEndpointOnce(r.Context(), p, models.WebhookEndpointID(r.PostForm.Get("id")),
+		r.PostForm.Get("url"), format, r.PostForm["events"])
 	var refused *apierror.Error
 	if errors.As(err, &refused) && (refused.Code == apierror.CodeInvalidInput || refused.Code == apierror.CodeConflict) {
-		return shell.Render(w, r, http.StatusUnprocessableEntity, webhookNewPage(&webhookForm{r.PostForm, map[string]string{refused.Field: refused.Message}}))
+		return shell.Render(w, r, http.StatusUnprocessableEntity,
+			webhookNewPage(&webhookForm{r.PostForm, map[string]string{refused.Field: refused.Message}}))
 	}
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ func (c *controller) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.
 		if row.Job == nil {
 			return "Draining " + row.named() + ": it takes no more jobs, and ends.", err
 		}
-		return fmt.Sprintf("Draining %s: it takes no more jobs, and ends after its job, at the latest in %.0f min.", row.named(), drainWithin.Minutes()), err
+		return fmt.Sprintf("Draining %s: it takes no more jobs, and ends after its job, at the latest in %.0f min.", row.named(),
+			drainWithin.Minutes()), err
 	})
 }
 

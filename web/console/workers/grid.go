@@ -42,7 +42,8 @@ func (v *List) tiled() []*tiledGroup {
 		found[k].rows = append(found[k].rows, row)
 	}
 	slices.SortFunc(all, func(a, b *tiledGroup) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.GPUType, b.GPUType), strings.Compare(a.Region, b.Region), strings.Compare(a.Zone, b.Zone))
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.GPUType, b.GPUType), strings.Compare(a.Region, b.Region),
+			strings.Compare(a.Zone, b.Zone))
 	})
 	for _, g := range all {
 		slices.SortStableFunc(g.rows, func(a, b workerRow) int { return strings.Compare(a.name(), b.name()) })
@@ -56,7 +57,8 @@ func (g *tiledGroup) counts() string {
 	for _, of := range []struct {
 		n    int
 		word string
-	}{{g.Busy, "busy"}, {g.Idle, "idle"}, {g.Booting, "booting"}, {g.Draining, "draining"}, {g.Lost + g.Silent, "lost or silent"}, {g.Quarantined, "in quarantine"}} {
+	}{{g.Busy, "busy"}, {g.Idle, "idle"}, {g.Booting, "booting"}, {g.Draining, "draining"}, {g.Lost + g.Silent, "lost or silent"},
+		{g.Quarantined, "in quarantine"}} {
 		if of.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", of.n, of.word))
 		}

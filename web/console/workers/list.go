@@ -71,7 +71,8 @@ func (r workerRow) offers() string {
 	case len(r.Served) == 0:
 		return "gets jobs of none of its models"
 	}
-	return all + ", without " + ui.Clip(strings.Join(lo.Map(r.Refused, func(of catalogue.Refusal, _ int) string { return of.Model }), ", "), 60)
+	return all + ", without " + ui.Clip(strings.Join(lo.Map(r.Refused, func(of catalogue.Refusal, _ int) string { return of.Model }), ", "),
+		60)
 }
 
 // Present are the states of workers that are not terminated.
@@ -95,16 +96,17 @@ func (c *controller) workerList(w http.ResponseWriter, r *http.Request, p jobs.P
 
 func (c *controller) workerListLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	asked := workerListOf(r)
-	return c.Refresh(w, r, p, asked.path("/workers/live", asked.After), func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
-		v, err := c.readWorkers(ctx, p, asked)
-		if err != nil {
-			return nil, err
-		}
-		return func(now time.Time) templ.Component {
-			v.Now = now
-			return workerTable(v)
-		}, nil
-	})
+	return c.Refresh(w, r, p, asked.path("/workers/live", asked.After),
+		func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+			v, err := c.readWorkers(ctx, p, asked)
+			if err != nil {
+				return nil, err
+			}
+			return func(now time.Time) templ.Component {
+				v.Now = now
+				return workerTable(v)
+			}, nil
+		})
 }
 
 // workerListOf returns the page that an address asks for, without its rows.
@@ -169,7 +171,8 @@ func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerR
 }
 
 // ReadRows returns the rows of workers. The pools are those that their names are taken from.
-func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerOperator, workers []*models.Worker, pools []*query.PoolStatus) ([]workerRow, error) {
+func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerOperator, workers []*models.Worker,
+	pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}
@@ -202,7 +205,8 @@ func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerO
 	var rows []workerRow
 	for _, w := range workers {
 		served, refused := reader.Catalogue.Current().Split(w.Offer)
-		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], operator.Hosts(w), operator.Preempts(w), slices.Contains(silent, w.ID), served, refused})
+		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], operator.Hosts(w), operator.Preempts(w),
+			slices.Contains(silent, w.ID), served, refused})
 	}
 	return rows, nil
 }

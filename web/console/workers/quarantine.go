@@ -52,7 +52,8 @@ func (c *controller) quarantineStart(w http.ResponseWriter, r *http.Request, p j
 	if err != nil {
 		return err
 	}
-	return c.Done(w, r, "/workers", fmt.Sprintf("Quarantined the host of %s for %d min: it gets no jobs. A job that runs there continues.", workerRow{Worker: worker}.named(), minutes))
+	return c.Done(w, r, "/workers", fmt.Sprintf("Quarantined the host of %s for %d min: it gets no jobs. A job that runs there continues.",
+		workerRow{Worker: worker}.named(), minutes))
 }
 
 func (c *controller) quarantineEnd(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

@@ -63,7 +63,8 @@ func (c *controller) workerShow(w http.ResponseWriter, r *http.Request, p jobs.P
 
 func (c *controller) workerShowLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := workerID(r)
-	return c.Refresh(w, r, p, "/workers/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, "/workers/"+string(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readWorker(ctx, p, id, "")
 		if err != nil {
 			return nil, err

@@ -47,7 +47,8 @@ func (c *controller) workflowOverride(w http.ResponseWriter, r *http.Request, p 
 	}
 	key, parent := r.PostForm.Get("key"), r.PostForm.Get("parent")
 	_, err := c.Workflows.Override(r.Context(), p, workflowID(r), key, parent)
-	return c.workflowDone(w, r, err, fmt.Sprintf("The node %s does not wait for %s any more.", text.Clip(text.Printable(key), 100), text.Clip(text.Printable(parent), 100)))
+	return c.workflowDone(w, r, err, fmt.Sprintf("The node %s does not wait for %s any more.", text.Clip(text.Printable(key), 100),
+		text.Clip(text.Printable(parent), 100)))
 }
 
 // workflowDone returns to the workflow's page. A refusal is told there: a second click, or a node

@@ -102,7 +102,8 @@ func prefix(key string) string {
 // groupState is the state of a group of nodes: that of the one that matters most.
 func groupState(states map[string]int) string {
 	for _, state := range []models.JobStatus{
-		models.JobFailed, models.JobRunning, models.JobCompleting, models.JobAssigned, models.JobQueued, models.JobBlocked, models.JobScheduled, models.JobCancelled,
+		models.JobFailed, models.JobRunning, models.JobCompleting, models.JobAssigned, models.JobQueued, models.JobBlocked, models.JobScheduled,
+		models.JobCancelled,
 	} {
 		if states[string(state)] > 0 {
 			return string(state)

@@ -87,7 +87,8 @@ func (c *controller) readWorkflows(ctx context.Context, p jobs.Principal, q addr
 	if q.Schedule != "" && !q.Schedule.Valid() {
 		return nil, apierror.NotFound("schedule")
 	}
-	found, err := c.Workflows.List(ctx, p, models.WorkflowFilter{ScheduleID: q.Schedule}, paging.Request{First: workflowsShown, After: q.After})
+	found, err := c.Workflows.List(ctx, p, models.WorkflowFilter{ScheduleID: q.Schedule},
+		paging.Request{First: workflowsShown, After: q.After})
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,8 @@ func (c *controller) workflowShowLive(w http.ResponseWriter, r *http.Request, p 
 	if _, err := c.Workflows.Get(r.Context(), p, id); err != nil {
 		return err
 	}
-	return c.Refresh(w, r, p, address.Workflow(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component, error) {
+	return c.Refresh(w, r, p, address.Workflow(id)+"/live", func(ctx context.Context, p jobs.Principal) (func(time.Time) templ.Component,
+		error) {
 		v, err := c.readWorkflow(ctx, p, id)
 		if err != nil {
 			return nil, err

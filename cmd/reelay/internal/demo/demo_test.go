@@ -46,16 +46,18 @@ func TestDemoCheck(t *testing.T) {
 		change func(*client.JobHistory)
 		wrong  string
 	}{
-		"AcceptsAJobThatResumedElsewhere":     {func(*client.JobHistory) {}, ""},
-		"RefusesAFailedJob":                   {func(h *client.JobHistory) { h.Status = client.JobStatusFailed }, "FAILED, not COMPLETED"},
-		"RefusesASingleAttempt":               {func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }, "1 attempts"},
-		"RefusesALostAttempt":                 {func(h *client.JobHistory) { h.Attempts[0].Status = client.AttemptStatusLost }, "LOST, not RELEASED"},
+		"AcceptsAJobThatResumedElsewhere": {func(*client.JobHistory) {}, ""},
+		"RefusesAFailedJob":               {func(h *client.JobHistory) { h.Status = client.JobStatusFailed }, "FAILED, not COMPLETED"},
+		"RefusesASingleAttempt":           {func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }, "1 attempts"},
+		"RefusesALostAttempt": {func(h *client.JobHistory) { h.Attempts[0].Status = client.AttemptStatusLost },
+			"LOST, not RELEASED"},
 		"RefusesAnotherReason":                {func(h *client.JobHistory) { h.Attempts[0].FailureClass = nil }, "not PREEMPTED"},
 		"RefusesTheSameWorker":                {func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }, "not another worker's"},
 		"RefusesAFreshStart":                  {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }, "not from a checkpoint"},
 		"RefusesAStartFromStepZero":           {func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = new(0) }, "not from a checkpoint"},
 		"RefusesAJobThatWasNotSeenToRunAgain": {func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }, "ran again"},
-		"RefusesThePreemptionOfAnotherWorker": {func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }, "was not the preempted worker's"},
+		"RefusesThePreemptionOfAnotherWorker": {func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" },
+			"was not the preempted worker's"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +81,8 @@ func TestFilmDemo(t *testing.T) {
 
 	film := func(status client.JobStatus) *client.WorkflowDetail {
 		return &client.WorkflowDetail{Jobs: []client.WorkflowNode{
-			{Key: "shots.fog", Job: client.WorkflowNodeJob{Status: client.JobStatusCompleted}}, {Key: "film", Job: client.WorkflowNodeJob{Status: status}},
+			{Key: "shots.fog", Job: client.WorkflowNodeJob{Status: client.JobStatusCompleted}},
+			{Key: "film", Job: client.WorkflowNodeJob{Status: status}},
 		}}
 	}
 	lost := func(change func(*client.JobHistory)) func(*client.JobHistory) {
@@ -93,14 +96,19 @@ func TestFilmDemo(t *testing.T) {
 		change func(*client.JobHistory)
 		wrong  string
 	}{
-		"AcceptsAShotThatRanElsewhere":         {client.JobStatusCompleted, lost(func(*client.JobHistory) {}), ""},
-		"AcceptsAShotThatBeganAgain":           {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }), ""},
-		"RefusesAFilmThatDidNotComplete":       {client.JobStatusFailed, lost(func(*client.JobHistory) {}), "film is FAILED, not COMPLETED"},
-		"RefusesASingleAttempt":                {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }), "shots.fog has 1 attempts"},
-		"RefusesAnAttemptThatWasHandedBack":    {client.JobStatusCompleted, func(*client.JobHistory) {}, "RELEASED, not LOST"},
-		"RefusesTheSameWorker":                 {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }), "not another worker's"},
-		"RefusesTheEndOfAnotherWorker":         {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }), "was not the killed worker's"},
-		"RefusesAShotThatWasNotSeenToRunAgain": {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }), "ran again"},
+		"AcceptsAShotThatRanElsewhere": {client.JobStatusCompleted, lost(func(*client.JobHistory) {}), ""},
+		"AcceptsAShotThatBeganAgain": {client.JobStatusCompleted,
+			lost(func(h *client.JobHistory) { h.Attempts[1].ResumedFromStep = nil }), ""},
+		"RefusesAFilmThatDidNotComplete": {client.JobStatusFailed, lost(func(*client.JobHistory) {}), "film is FAILED, not COMPLETED"},
+		"RefusesASingleAttempt": {client.JobStatusCompleted, lost(func(h *client.JobHistory) { h.Attempts = h.Attempts[:1] }),
+			"shots.fog has 1 attempts"},
+		"RefusesAnAttemptThatWasHandedBack": {client.JobStatusCompleted, func(*client.JobHistory) {}, "RELEASED, not LOST"},
+		"RefusesTheSameWorker": {client.JobStatusCompleted,
+			lost(func(h *client.JobHistory) { h.Attempts[1].Worker.Id = "wrk_1" }), "not another worker's"},
+		"RefusesTheEndOfAnotherWorker": {client.JobStatusCompleted,
+			lost(func(h *client.JobHistory) { h.Attempts[0].Worker.Id = "wrk_3" }), "was not the killed worker's"},
+		"RefusesAShotThatWasNotSeenToRunAgain": {client.JobStatusCompleted,
+			lost(func(h *client.JobHistory) { h.Events.Edges = h.Events.Edges[:1] }), "ran again"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

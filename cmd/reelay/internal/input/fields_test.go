@@ -21,10 +21,13 @@ func TestParseFields(t *testing.T) {
 		want  map[string]string
 		wrong string
 	}{
-		"AcceptsJSONValues":              {pairs: []string{"seed=7", "loop=true", `name="7"`}, want: map[string]string{"seed": "7", "loop": "true", "name": `"7"`}},
-		"TreatsOtherValuesAsText":        {pairs: []string{"resolution=720p", "fps=NaN", "seed=007", "empty="}, want: map[string]string{"resolution": `"720p"`, "fps": `"NaN"`, "seed": `"007"`, "empty": `""`}},
-		"KeepsFurtherEqualsSigns":        {pairs: []string{"a=b=c"}, want: map[string]string{"a": `"b=c"`}},
-		"LetsAPairReplaceTheBase":        {base: `{"seed":1,"fps":24}`, pairs: []string{"seed=2"}, want: map[string]string{"seed": "2", "fps": "24"}},
+		"AcceptsJSONValues": {pairs: []string{"seed=7", "loop=true", `name="7"`},
+			want: map[string]string{"seed": "7", "loop": "true", "name": `"7"`}},
+		"TreatsOtherValuesAsText": {pairs: []string{"resolution=720p", "fps=NaN", "seed=007", "empty="},
+			want: map[string]string{"resolution": `"720p"`, "fps": `"NaN"`, "seed": `"007"`, "empty": `""`}},
+		"KeepsFurtherEqualsSigns": {pairs: []string{"a=b=c"}, want: map[string]string{"a": `"b=c"`}},
+		"LetsAPairReplaceTheBase": {base: `{"seed":1,"fps":24}`, pairs: []string{"seed=2"},
+			want: map[string]string{"seed": "2", "fps": "24"}},
 		"ReadsAFileAndKeepsLargeNumbers": {base: "@" + file, want: map[string]string{"seed": "9007199254740993"}},
 		"ReadsTheStandardInput":          {base: "@-", want: map[string]string{"fps": "12"}},
 		"RefusesAPairWithoutAName":       {pairs: []string{"=7"}, wrong: "is not name=value"},

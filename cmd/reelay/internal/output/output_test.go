@@ -31,7 +31,8 @@ var table = output.Table[row]{
 }
 
 var rows = []row{
-	{"job_01937d3e-1111-7aaa-8000-000000000001", "COMPLETED", time.Now().Add(-3 * time.Hour), "a lighthouse in a storm, waves break over the rocks"},
+	{"job_01937d3e-1111-7aaa-8000-000000000001", "COMPLETED", time.Now().Add(-3 * time.Hour),
+		"a lighthouse in a storm, waves break over the rocks"},
 	{"job_01937d3e-2222-7bbb-8000-000000000002", "FAILED", time.Now().Add(-90 * time.Minute), "灯台 two\nlines \x1b[31mred"},
 }
 
@@ -139,9 +140,10 @@ func TestOptions(t *testing.T) {
 		args []string
 		want string
 	}{
-		"JSON":                       {[]string{"--json"}, "\"items\": [\n    {\n      \"id\": \"job_01937d3e-1111-7aaa-8000-000000000001\",\n"},
-		"JSON by name":               {[]string{"-o", "JSON"}, "\"hasNextPage\": false,\n  \"endCursor\": null\n}\n"},
-		"YAML":                       {[]string{"--output", "yaml"}, "items:\n- id: job_01937d3e-1111-7aaa-8000-000000000001\n  status: COMPLETED\n"},
+		"JSON":         {[]string{"--json"}, "\"items\": [\n    {\n      \"id\": \"job_01937d3e-1111-7aaa-8000-000000000001\",\n"},
+		"JSON by name": {[]string{"-o", "JSON"}, "\"hasNextPage\": false,\n  \"endCursor\": null\n}\n"},
+		"YAML": {[]string{"--output", "yaml"},
+			"items:\n- id: job_01937d3e-1111-7aaa-8000-000000000001\n  status: COMPLETED\n"},
 		"names":                      {[]string{"-o", "name"}, "job_01937d3e-1111-7aaa-8000-000000000001\n"},
 		"jq prints strings bare":     {[]string{"--jq", ".items[].status"}, "COMPLETED\n"},
 		"jq prints all else as JSON": {[]string{"--jq", ".items[] | {status, n: 1}"}, `{"n":1,"status":"COMPLETED"}` + "\n"},
@@ -221,7 +223,8 @@ func TestStateColor(t *testing.T) {
 	t.Parallel()
 
 	for state, want := range map[string]output.Color{
-		"RUNNING": output.Cyan, "COMPLETED, deleted": output.Dim, "paused by night shift 2 h ago": output.Yellow, "IDLE, in quarantine": output.Green, "unheard of": "", "": "",
+		"RUNNING": output.Cyan, "COMPLETED, deleted": output.Dim, "paused by night shift 2 h ago": output.Yellow,
+		"IDLE, in quarantine": output.Green, "unheard of": "", "": "",
 	} {
 		require.Equal(t, want, output.StateColor(state), state)
 	}

@@ -63,9 +63,12 @@ func TestHandler(t *testing.T) {
 	t.Run("AnswersUncleanPathsInTheirAPIsFormat", func(t *testing.T) {
 		for path, media := range map[string]string{
 			"//api/v1/jobs": "application/problem+json", "/api/v1/../x": "application/problem+json", "/api//v1/jobs": "application/problem+json",
-			"/api/../healthz": "application/problem+json", "/api/v1/%2e%2e/%2e%2e/healthz": "application/problem+json", "/api": "application/problem+json",
-			"/api/v1/jobs/%00": "application/problem+json", "/api/v1/jobs/;a=b": "application/problem+json", "/api/./v1/jobs": "application/problem+json",
-			"//v1/videos": "application/json", "/v1/videos//": "application/json", "/v1/../v1/videos": "application/json", "/v1": "application/json",
+			"/api/../healthz": "application/problem+json", "/api/v1/%2e%2e/%2e%2e/healthz": "application/problem+json",
+			"/api":             "application/problem+json",
+			"/api/v1/jobs/%00": "application/problem+json", "/api/v1/jobs/;a=b": "application/problem+json",
+			"/api/./v1/jobs": "application/problem+json",
+			"//v1/videos":    "application/json", "/v1/videos//": "application/json", "/v1/../v1/videos": "application/json",
+			"/v1": "application/json",
 		} {
 			answer := get(path, keys[models.RoleClient])
 
@@ -88,7 +91,8 @@ func TestHandler(t *testing.T) {
 		named := *s.stack
 		named.cfg.hosts = hosts{"reelay.example"}
 		handler := named.handler("http://127.0.0.1:8080")
-		for _, path := range []string{"/", "/login", "/graphql", "/api/queue/stats", "/v1/videos", "/objects/x", "/metrics", "/static/console.css"} {
+		for _, path := range []string{"/", "/login", "/graphql", "/api/queue/stats", "/v1/videos", "/objects/x", "/metrics",
+			"/static/console.css"} {
 			for host, refused := range map[string]bool{"reelay.example": false, "127.0.0.1:8080": false, "evil.example": true} {
 				request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 				request.Host = host
@@ -143,9 +147,10 @@ func TestReady(t *testing.T) {
 		status int
 		says   string
 	}{
-		"WithItsSchema":         {"SELECT", http.StatusOK, "ready"},
-		"WithoutASchema":        {"DROP SCHEMA public CASCADE; CREATE SCHEMA public", http.StatusServiceUnavailable, "Run `reelay migrate`"},
-		"WithAMissingMigration": {"DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+		"WithItsSchema":  {"SELECT", http.StatusOK, "ready"},
+		"WithoutASchema": {"DROP SCHEMA public CASCADE; CREATE SCHEMA public", http.StatusServiceUnavailable, "Run `reelay migrate`"},
+		"WithAMissingMigration": {"DELETE FROM bun_migrations WHERE id = (SELECT max(id) FROM bun_migrations)", http.StatusServiceUnavailable,
+			"Run `reelay migrate`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,8 +16,9 @@ func TestRetention(t *testing.T) {
 			env  map[string]string
 			want upkeep.Retention
 		}{
-			"nothing set":              {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Videos: 30 * day}},
-			"all set":                  {map[string]string{jobsDays: "10", eventsDays: "9", videosDays: "1"}, upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Videos: day}},
+			"nothing set": {nil, upkeep.Retention{Jobs: 180 * day, Events: 90 * day, Videos: 30 * day}},
+			"all set": {map[string]string{jobsDays: "10", eventsDays: "9", videosDays: "1"},
+				upkeep.Retention{Jobs: 10 * day, Events: 9 * day, Videos: day}},
 			"nothing outlives its job": {map[string]string{jobsDays: "20"}, upkeep.Retention{Jobs: 20 * day, Events: 20 * day, Videos: 20 * day}},
 		} {
 			for _, setting := range []string{jobsDays, eventsDays, videosDays} {
@@ -94,8 +95,12 @@ func TestModels(t *testing.T) {
 
 func TestConfig_ReportsAllErrorsAtOnce(t *testing.T) {
 	for name, value := range map[string]string{
-		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0", "REELAY_INTROSPECTION": "maybe",
-		"REELAY_LOG": "xml", "REELAY_CONSOLE_NAME": strings.Repeat("a", 41), "REELAY_GCE_ENDPOINT": "ftp://google", "REELAY_GCE_IDENTITY_PROJECTS": "My_Project", "REELAY_GCE_IDENTITY_KEYS_URL": "certs.json", "REELAY_CLUSTER": strings.Repeat("a", 64), "REELAY_PROVIDERS": "/nowhere", "REELAY_PRICES": "/nowhere", "REELAY_ALERTS": "/nowhere", "REELAY_METRICS_OPEN": "yes", "REELAY_HOSTS": "a b", "REELAY_ORIGINS": "https://app.example", "REELAY_TLS_CERT": "/nowhere.pem", "REELAY_VIDEO_MODELS": "sora-2",
+		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0",
+		"REELAY_INTROSPECTION": "maybe",
+		"REELAY_LOG":           "xml", "REELAY_CONSOLE_NAME": strings.Repeat("a", 41), "REELAY_GCE_ENDPOINT": "ftp://google",
+		"REELAY_GCE_IDENTITY_PROJECTS": "My_Project", "REELAY_GCE_IDENTITY_KEYS_URL": "certs.json", "REELAY_CLUSTER": strings.Repeat("a", 64),
+		"REELAY_PROVIDERS": "/nowhere", "REELAY_PRICES": "/nowhere", "REELAY_ALERTS": "/nowhere", "REELAY_METRICS_OPEN": "yes",
+		"REELAY_HOSTS": "a b", "REELAY_ORIGINS": "https://app.example", "REELAY_TLS_CERT": "/nowhere.pem", "REELAY_VIDEO_MODELS": "sora-2",
 		"REELAY_SPOT_PERCENT": "70 %", "REELAY_RESERVE_PERCENT": "-1", "REELAY_FORECAST": "off",
 		"REELAY_USER_QUEUE_PERCENT": "101", "REELAY_RETENTION_JOBS_DAYS": "0", "GCS_BUCKET": "gs://films",
 		"DATABASE_URL": "mysql://user:hunter2@host/x", "REDIS_URL": "http://:hunter2@host", "REELAY_SECRETS_FILE": "",
@@ -107,9 +112,12 @@ func TestConfig_ReportsAllErrorsAtOnce(t *testing.T) {
 	err := cfg.need()
 
 	for _, named := range []string{
-		"REELAY_LISTEN", "REELAY_PUBLIC_URL", "REELAY_DATABASE_CONNECTIONS", "REELAY_INTROSPECTION", "REELAY_LOG", "REELAY_CONSOLE_NAME", "REELAY_GCE_ENDPOINT", "REELAY_GCE_IDENTITY_PROJECTS", "REELAY_GCE_IDENTITY_KEYS_URL", "REELAY_CLUSTER", "REELAY_PROVIDERS", "REELAY_PRICES", "REELAY_ALERTS", "REELAY_METRICS_OPEN", "REELAY_HOSTS", "REELAY_ORIGINS",
+		"REELAY_LISTEN", "REELAY_PUBLIC_URL", "REELAY_DATABASE_CONNECTIONS", "REELAY_INTROSPECTION", "REELAY_LOG", "REELAY_CONSOLE_NAME",
+		"REELAY_GCE_ENDPOINT", "REELAY_GCE_IDENTITY_PROJECTS", "REELAY_GCE_IDENTITY_KEYS_URL", "REELAY_CLUSTER", "REELAY_PROVIDERS",
+		"REELAY_PRICES", "REELAY_ALERTS", "REELAY_METRICS_OPEN", "REELAY_HOSTS", "REELAY_ORIGINS",
 		"REELAY_TLS_KEY", "REELAY_VIDEO_MODELS", "REELAY_USER_QUEUE_PERCENT",
-		"REELAY_SPOT_PERCENT", "REELAY_RESERVE_PERCENT", "REELAY_FORECAST", "REELAY_RETENTION_JOBS_DAYS", "GCS_BUCKET", "DATABASE_URL", "REDIS_URL",
+		"REELAY_SPOT_PERCENT", "REELAY_RESERVE_PERCENT", "REELAY_FORECAST", "REELAY_RETENTION_JOBS_DAYS", "GCS_BUCKET", "DATABASE_URL",
+		"REDIS_URL",
 		"REELAY_SECRETS_FILE",
 	} {
 		require.Equal(t, 1, strings.Count("\n"+err.Error(), "\n"+named), "%s in %v", named, err)

@@ -22,7 +22,8 @@ func TestDoctor(t *testing.T) {
 
 			require.Equal(t, status, terminal.Report(&strings.Builder{}, err), level)
 		}
-		require.Equal(t, 1, terminal.Report(&strings.Builder{}, verdict([]doctor.Finding{{Level: doctor.LevelBroken}, {Level: doctor.LevelUnknown}})))
+		require.Equal(t, 1, terminal.Report(&strings.Builder{},
+			verdict([]doctor.Finding{{Level: doctor.LevelBroken}, {Level: doctor.LevelUnknown}})))
 	})
 
 	t.Run("ShowsTheWorstLastWithoutColorInAFile", func(t *testing.T) {
@@ -30,7 +31,8 @@ func TestDoctor(t *testing.T) {
 
 		var out strings.Builder
 		found := []doctor.Finding{
-			{Check: "one", Level: doctor.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.", Fix: "Thus."},
+			{Check: "one", Level: doctor.LevelBroken, Holds: "This.", Found: "That.", IDs: []string{"job_1"}, Count: 3, Matters: "So.",
+				Fix: "Thus."},
 			{Check: "two", Level: doctor.LevelOK, Holds: "Such."},
 		}
 
@@ -68,9 +70,10 @@ func TestDoctor(t *testing.T) {
 		t.Parallel()
 
 		for name, c := range map[string]struct{ file, says string }{
-			"no stack":        {"", "start Reelay with `reelay up`"},
-			"a broken file":   {"{", "was not written by `reelay up`"},
-			"a stopped one":   {`{"databaseUrl": "postgres://reelay:hidden@127.0.0.1:1/x", "redisUrl": "redis://127.0.0.1:1", "bucket": "b"}`, "start it with `reelay up --data "},
+			"no stack":      {"", "start Reelay with `reelay up`"},
+			"a broken file": {"{", "was not written by `reelay up`"},
+			"a stopped one": {`{"databaseUrl": "postgres://reelay:hidden@127.0.0.1:1/x", "redisUrl": "redis://127.0.0.1:1", "bucket": "b"}`,
+				"start it with `reelay up --data "},
 			"a malformed one": {`{"databaseUrl": "postgres://reelay:hidden@[::1/x", "redisUrl": "r", "bucket": "b"}`, "malformed"},
 		} {
 			data := t.TempDir()

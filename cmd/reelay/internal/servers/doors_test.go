@@ -37,7 +37,8 @@ func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	s := newStrained(t)
 	address, _, _ := serving(t, s.handler("http://127.0.0.1:8080").ServeHTTP)
 	wrong := "Authorization: Bearer rl_live_x\r\n"
-	client, operator := "Authorization: Bearer "+s.houseKey(t, models.RoleClient)+"\r\n", "Authorization: Bearer "+s.houseKey(t, models.RoleOperator)+"\r\n"
+	client, operator := "Authorization: Bearer "+s.houseKey(t, models.RoleClient)+"\r\n", "Authorization: Bearer "+
+		s.houseKey(t, models.RoleOperator)+"\r\n"
 
 	for request, status := range map[string]int{
 		"GET /healthz\n": 400, "GET /readyz\n": 400, "GET /metrics\n": 400, "GET /metrics\n" + operator: 400, "GET /login\n": 400, "GET /\n": 400,
@@ -45,8 +46,9 @@ func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 		"GET /objects/x\n": 400, "HEAD /healthz\n": 400, "OPTIONS /graphql\n": 400,
 		"POST /healthz\n": 404, "PUT /healthz\n": 404, "POST /nowhere\n": 404, "POST /logout\n": 303, "POST /jobs/new\n": 303,
 		"POST /graphql\n": 401, "POST /graphql\n" + wrong: 401, "PATCH /graphql\n" + client: 405, "POST /graphql\n" + client: 415,
-		"POST /api/v1/jobs\n": 401, "POST /api/v1/jobs\n" + client: 415, "POST /api/nowhere\n" + client: 404, "POST /v1/videos\n": 401, "POST /v1/videos\n" + client: 415,
-		"PUT /objects/x\n": 403, "PUT /objects/\n": 400, "POST /objects/x\n": 405,
+		"POST /api/v1/jobs\n": 401, "POST /api/v1/jobs\n" + client: 415, "POST /api/nowhere\n" + client: 404, "POST /v1/videos\n": 401,
+		"POST /v1/videos\n" + client: 415,
+		"PUT /objects/x\n":           403, "PUT /objects/\n": 400, "POST /objects/x\n": 405,
 	} {
 		for _, body := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"} {
 			line, header, _ := strings.Cut(request, "\n")
@@ -123,9 +125,11 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 
 	for request, known := range map[string]bool{
 		"/graphql?query={viewer{role}}\n" + client: true, "/api/v1/jobs\n" + client: true, "/v1/videos\n" + client: true,
-		"/metrics\nAuthorization: Bearer " + operator + "\r\n": true, "/jobs\nCookie: " + login.Cookies()[0].String() + "\r\n": true, link + "\n": true,
-		"/healthz\n": false, "/login\n": false, "/graphql?query={viewer{role}}\n": false, "/api/v1/jobs\n": false, "/v1/videos\n": false, "/metrics\n": false,
-		"/jobs\n": false, "/objects/x\n": false, "/jobs\nCookie: reelay=x\r\n": false,
+		"/metrics\nAuthorization: Bearer " + operator + "\r\n": true, "/jobs\nCookie: " + login.Cookies()[0].String() + "\r\n": true, link +
+			"\n": true,
+		"/healthz\n": false, "/login\n": false, "/graphql?query={viewer{role}}\n": false, "/api/v1/jobs\n": false, "/v1/videos\n": false,
+		"/metrics\n": false,
+		"/jobs\n":    false, "/objects/x\n": false, "/jobs\nCookie: reelay=x\r\n": false,
 	} {
 		path, header, _ := strings.Cut(request, "\n")
 		ask := visit(path, header)
@@ -144,7 +148,8 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 		t.Cleanup(func() { conn.CloseNow() })
 		var ack map[string]any
 		if known {
-			require.NoError(t, wsjson.Write(t.Context(), conn, map[string]any{"type": "connection_init", "payload": map[string]string{"authorization": header}}))
+			require.NoError(t, wsjson.Write(t.Context(), conn,
+				map[string]any{"type": "connection_init", "payload": map[string]string{"authorization": header}}))
 			require.NoError(t, wsjson.Read(t.Context(), conn, &ack))
 		}
 

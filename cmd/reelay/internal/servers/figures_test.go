@@ -47,8 +47,9 @@ var (
 )
 
 var shownFigures = map[string]shown{
-	"queued":               {top: whole("%d queued"), overview: whole("Queued %d oldest")},
-	"promoted":             {top: whole("(%d promoted)"), overview: whole("· %d promoted"), queues: whole("%d promoted, oldest"), metric: whole(`reelay_queue_promoted{tier="ENTERPRISE"} %d`)},
+	"queued": {top: whole("%d queued"), overview: whole("Queued %d oldest")},
+	"promoted": {top: whole("(%d promoted)"), overview: whole("· %d promoted"), queues: whole("%d promoted, oldest"),
+		metric: whole(`reelay_queue_promoted{tier="ENTERPRISE"} %d`)},
 	"running":              {top: whole("%d running"), overview: whole("Running %d on")},
 	"scheduled":            {top: whole("%d scheduled"), overview: whole("· %d scheduled")},
 	"blocked":              {top: whole("%d blocked"), overview: whole("· %d blocked")},
@@ -59,11 +60,13 @@ var shownFigures = map[string]shown{
 	"workers_draining":     {overview: whole("%d draining"), metric: whole(`reelay_workers{status="DRAINING"} %d`)},
 	"workers_max":          {overview: whole("at most %d in pools")},
 	"workers_without_pool": {overview: whole("%d without a pool")},
-	"estimated_drain_seconds": {top: spent("queues empty in %s"), overview: took("Queues empty in %s"), // a row of the queues page is for that queue alone
+	// a row of the queues page is for that queue alone
+	"estimated_drain_seconds": {top: spent("queues empty in %s"), overview: took("Queues empty in %s"),
 		metric: func(v float64) string { return fmt.Sprintf("reelay_estimated_drain_time_all_seconds %v", v) }},
 	"preemptions_per_hour":          {overview: perHour("Preemptions %s")},
 	"operator_preemptions_per_hour": {overview: perHour("%s by operators")},
-	"submitted_per_minute":          {}, "completed_per_minute": {}, "failure_rate": {}, "wait_seconds_p50": {}, "wait_seconds_p95": {}, "render_seconds_p50": {},
+	"submitted_per_minute":          {}, "completed_per_minute": {}, "failure_rate": {}, "wait_seconds_p50": {}, "wait_seconds_p95": {},
+	"render_seconds_p50": {},
 	"render_seconds_p95": {}, "recovery_seconds_p95": {}, "gpu_utilization": {}, "cost_usd_per_hour": {}, "wasted_usd_per_hour": {},
 }
 

@@ -20,7 +20,8 @@ func TestHosts(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, hosts{"reelay.example", "api.internal", "::1", "10.0.0.1"}, read)
-		for _, wrong := range []string{"https://reelay.example", "reelay.example:443", "10.0.0.1:443", "cafe:443", ":8080", ":", "reelay.example/x", "*.example", "a b", "a@b", "-a", strings.Repeat("a", 254)} {
+		for _, wrong := range []string{"https://reelay.example", "reelay.example:443", "10.0.0.1:443", "cafe:443", ":8080", ":",
+			"reelay.example/x", "*.example", "a b", "a@b", "-a", strings.Repeat("a", 254)} {
 			_, err := readHosts("reelay.example," + wrong)
 			require.ErrorContains(t, err, "is not a host name", wrong)
 		}
@@ -34,14 +35,16 @@ func TestHosts(t *testing.T) {
 		own := strings.TrimPrefix(address, "http://")
 
 		for _, c := range []struct{ line, host, status string }{
-			{"GET / HTTP/1.1", "reelay.example", "200"}, {"GET / HTTP/1.1", "REELAY.example.:8443", "200"}, {"GET / HTTP/1.1", "films.example", "200"},
+			{"GET / HTTP/1.1", "reelay.example", "200"}, {"GET / HTTP/1.1", "REELAY.example.:8443", "200"},
+			{"GET / HTTP/1.1", "films.example", "200"},
 			{"GET / HTTP/1.1", own, "200"}, {"GET / HTTP/1.1", "127.0.0.1", "200"},
 			{"GET /healthz HTTP/1.1", "10.0.0.9:8080", "200"}, {"GET /readyz HTTP/1.1", "evil.example", "200"},
 			{"GET / HTTP/1.1", "evil.example", "421"}, {"GET / HTTP/1.1", "evil.example:443", "421"}, {"GET / HTTP/1.1", "10.0.0.9", "421"},
 			{"GET / HTTP/1.1", "reelay.example.evil.example", "421"}, {"GET / HTTP/1.1", "notreelay.example", "421"}, {"GET / HTTP/1.1", "", "421"},
 			{"GET http://evil.example/ HTTP/1.1", "reelay.example", "421"}, {"GET //evil.example/healthz HTTP/1.1", "evil.example", "421"},
 		} {
-			answer := raw(t, address, c.line+"\r\nHost: "+c.host+"\r\nX-Forwarded-Host: reelay.example\r\nForwarded: host=reelay.example\r\nConnection: close\r\n\r\n")
+			answer := raw(t, address, c.line+"\r\nHost: "+c.host+
+				"\r\nX-Forwarded-Host: reelay.example\r\nForwarded: host=reelay.example\r\nConnection: close\r\n\r\n")
 
 			require.Regexp(t, "^HTTP/1.1 "+c.status+" ", answer, c)
 			require.NotContains(t, answer, "evil", "nothing is made of the header")

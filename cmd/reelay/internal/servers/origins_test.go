@@ -25,7 +25,8 @@ func TestOrigins(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, origins{"app.example", "*.studio.example", "localhost:5173", "127.0.0.1:*", "*"}, read)
 		for _, wrong := range []string{
-			"https://app.example", "app.example/x", "a b", "a@b", "-a", "null:", "a:http", "[a-z].example", `a\*`, "app.example.", strings.Repeat("a", 254),
+			"https://app.example", "app.example/x", "a b", "a@b", "-a", "null:", "a:http", "[a-z].example", `a\*`, "app.example.",
+			strings.Repeat("a", 254),
 		} {
 			_, err := readOrigins("app.example," + wrong)
 			require.ErrorContains(t, err, "is not a host", wrong)

@@ -14,7 +14,8 @@ func TestParseRedis(t *testing.T) {
 	require.Equal(t, "7.0.15", version)
 	require.Equal(t, []int64{1048576, 12, 2, 60}, []int64{*used, *clients, *replicas, *behind})
 
-	for _, odd := range []string{"", "nonsense", "connected_slaves:-5\nmaster_repl_offset:x", "connected_slaves:9223372036854775807\nmaster_repl_offset:1\nslave0:offset=\nslave1:,,,"} {
+	for _, odd := range []string{"", "nonsense", "connected_slaves:-5\nmaster_repl_offset:x",
+		"connected_slaves:9223372036854775807\nmaster_repl_offset:1\nslave0:offset=\nslave1:,,,"} {
 		version, _, _, _, behind := parseRedis(odd)
 		require.Empty(t, version)
 		require.Nil(t, behind, odd)

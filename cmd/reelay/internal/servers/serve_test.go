@@ -282,7 +282,8 @@ func TestIsStream(t *testing.T) {
 	t.Parallel()
 
 	for path, held := range map[string]bool{
-		"/api/video-generations/x?wait=60": true, "/api/video-generations/x": false, "/graphql?wait=60": false, "/api/video-generations/wait": false,
+		"/api/video-generations/x?wait=60": true, "/api/video-generations/x": false, "/graphql?wait=60": false,
+		"/api/video-generations/wait": false,
 	} {
 		require.Equal(t, held, isStream(httptest.NewRequest(http.MethodGet, path, nil)), path)
 	}

@@ -305,7 +305,8 @@ func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
 }
 
 func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
-	return &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier}, Submitter: submitter}
+	return &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
+		Submitter: submitter}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {

@@ -104,7 +104,8 @@ func TestCompile(t *testing.T) {
 
 	t.Run("RefusesFilesThatAreNotUploaded", func(t *testing.T) {
 		t.Parallel()
-		film, err := storyboard.Read("film.yaml", []byte("name: f\ndefaults: {model: m}\nreferences: {a: a.png}\nshots: [{prompt: x, reference: a}]"))
+		film, err := storyboard.Read("film.yaml",
+			[]byte("name: f\ndefaults: {model: m}\nreferences: {a: a.png}\nshots: [{prompt: x, reference: a}]"))
 		require.NoError(t, err)
 		require.Equal(t, []string{"a.png"}, film.Files())
 
@@ -171,10 +172,13 @@ func TestRead(t *testing.T) {
 		head + "defaults: {}\nshots: [{prompt: x}]":                                                                                              "film.yaml:3",
 		head + "shots: [&a {prompt: x}, *a]":                                                                                                     "anchors, aliases and tags of YAML are not supported",
 		head + "shots: [{prompt: x}]\n---\n{}":                                                                                                   "the file has 2 YAML documents",
-		head + "shots: [{prompt: " + strings.Repeat("x", 10_001) + "}]":                                                                          "the shot s1 has a prompt of 10001 characters",
-		string(filmOf(storyboard.MaxShots + 1)):                                                                                                  "the film has 1001 shots: it may have 1000",
-		strings.Repeat("# long\n", storyboard.MaxBytes/7+1):                                                                                      "the file may have 1048576 bytes",
-		strings.Repeat("[", 5000):                                                                                                                "nested more than",
+		head + "shots: [{prompt: " + strings.Repeat("x", 10_001) +
+			"}]": "the shot s1 has a prompt of 10001 characters",
+		string(filmOf(storyboard.MaxShots +
+			1)): "the film has 1001 shots: it may have 1000",
+		strings.Repeat("# long\n", storyboard.MaxBytes/7+
+			1): "the file may have 1048576 bytes",
+		strings.Repeat("[", 5000): "nested more than",
 	} {
 		_, err := storyboard.Read("film.yaml", []byte(text))
 
@@ -185,10 +189,12 @@ func TestRead(t *testing.T) {
 func TestReadKeepsTexts(t *testing.T) {
 	t.Parallel()
 
-	film, err := storyboard.Read("film.yaml", []byte("\ufeffname: 1.10\r\nstyle: 12:30\r\ndefaults: {model: testcard, durationSeconds: 2}\r\nshots:\r\n- {key: 010, prompt: 007}\r\n- {prompt: 1.10}\r\n"))
+	film, err := storyboard.Read("film.yaml",
+		[]byte("\ufeffname: 1.10\r\nstyle: 12:30\r\ndefaults: {model: testcard, durationSeconds: 2}\r\nshots:\r\n- {key: 010, prompt: 007}\r\n- {prompt: 1.10}\r\n"))
 
 	require.NoError(t, err)
-	require.Equal(t, []string{"1.10", "12:30", "010", "007", "1.10"}, []string{film.Name, film.Style, film.Shots[0].Key, film.Shots[0].Prompt, film.Shots[1].Prompt})
+	require.Equal(t, []string{"1.10", "12:30", "010", "007", "1.10"}, []string{film.Name, film.Style, film.Shots[0].Key, film.Shots[0].Prompt,
+		film.Shots[1].Prompt})
 	for text, says := range map[string]string{
 		"name: x\ndefaults: {durationSeconds: 010}\nshots: [{prompt: x}]": "film.yaml:2: durationSeconds is 010, which some programs read as octal: write 10",
 		"name: x\nshots: [{prompt: caf\xe9}]":                             "film.yaml:2: the line is not valid UTF-8: save the file as UTF-8",

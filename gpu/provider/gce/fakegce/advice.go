@@ -26,7 +26,8 @@ func (s *Server) simulateMaintenanceEvent(req *request) {
 }
 
 // Advise sets the answers of advice.capacityHistory and advice.capacity for a machine type.
-func (s *Server) Advise(machineType string, history *compute.CapacityHistoryResponse, scores *compute.CapacityAdviceResponseRecommendationScores) {
+func (s *Server) Advise(machineType string, history *compute.CapacityHistoryResponse,
+	scores *compute.CapacityAdviceResponseRecommendationScores) {
 	s.Put("advice/capacityHistory/"+machineType, history)
 	s.Put("advice/capacity/"+machineType, &compute.CapacityAdviceResponse{
 		Recommendations: []*compute.CapacityAdviceResponseRecommendation{{Scores: scores}},
@@ -45,14 +46,16 @@ func (s *Server) advice(req *request) {
 		}
 	case "capacity":
 		var asked compute.CapacityAdviceRequest
-		if err = json.Unmarshal(req.body, &asked); err == nil && asked.InstanceFlexibilityPolicy != nil && asked.InstanceProperties != nil && asked.Size > 0 {
+		if err = json.Unmarshal(req.body, &asked); err == nil && asked.InstanceFlexibilityPolicy != nil && asked.InstanceProperties != nil &&
+			asked.Size > 0 {
 			for _, selection := range asked.InstanceFlexibilityPolicy.InstanceSelections {
 				machineType, model = strings.Join(selection.MachineTypes, ","), asked.InstanceProperties.Scheduling.ProvisioningModel
 			}
 		}
 	}
 	if err != nil || model != "SPOT" {
-		req.refuse(http.StatusBadRequest, "invalid", "Invalid value for field 'instanceProperties.scheduling.provisioningModel'. It must be SPOT.")
+		req.refuse(http.StatusBadRequest, "invalid",
+			"Invalid value for field 'instanceProperties.scheduling.provisioningModel'. It must be SPOT.")
 		return
 	}
 	s.mu.Lock()

@@ -62,7 +62,8 @@ func (s *Server) Inject(faults ...Fault) {
 func (s *Server) take(req *request) Fault {
 	for _, fault := range s.faults {
 		creates := req.method == "instances.insert" || req.method == "instances.bulkInsert"
-		if fault.Times == 0 || fault.Method != "" && fault.Method != req.method || fault.Zone != "" && fault.Zone != req.zone || fault.Code != "" && !creates {
+		if fault.Times == 0 || fault.Method != "" && fault.Method != req.method || fault.Zone != "" && fault.Zone != req.zone ||
+			fault.Code != "" && !creates {
 			continue
 		}
 		if fault.Times > 0 {

@@ -33,7 +33,8 @@ func StartIssuer() (*Issuer, error) {
 	}
 	i := &Issuer{key: key}
 	i.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}}})
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: keyID, Algorithm: "RS256",
+			Use: "sig"}}})
 	}))
 	i.URL = i.http.URL
 	return i, nil

@@ -38,7 +38,8 @@ func (s *Server) insert(req *request) {
 	_, repeated := s.requests[req.r.URL.Query().Get("requestId")]
 	s.mu.Unlock()
 	if exists && !repeated {
-		req.refuse(http.StatusConflict, "alreadyExists", fmt.Sprintf("The resource 'projects/%s/zones/%s/instances/%s' already exists", Project, req.zone, i.Name))
+		req.refuse(http.StatusConflict, "alreadyExists", fmt.Sprintf("The resource 'projects/%s/zones/%s/instances/%s' already exists", Project,
+			req.zone, i.Name))
 		return
 	}
 	if !repeated && req.fault.Code == "" && !s.fits(req.zone, 1) {
@@ -102,7 +103,8 @@ func (s *Server) bulkInsert(req *request) {
 	_, repeated := s.requests[req.r.URL.Query().Get("requestId")]
 	for _, name := range names {
 		if _, exists := s.instances[req.zone+"/"+name]; exists && !repeated {
-			req.fault.Code, req.fault.Message, req.fault.Status = "RESOURCE_ALREADY_EXISTS", "The resource '"+name+"' already exists", http.StatusConflict
+			req.fault.Code, req.fault.Message, req.fault.Status = "RESOURCE_ALREADY_EXISTS", "The resource '"+name+"' already exists",
+				http.StatusConflict
 		}
 	}
 	s.mu.Unlock()

@@ -79,7 +79,8 @@ func TestPrintJob(t *testing.T) {
 			shows: []string{"draft      ends after step 6; kept until " + asked + ": make its video with `reelay continue job_1`\n"},
 		},
 		"NamesTheVideoOfADraft": {
-			job:   client.JobHistory{Job: client.Job{Draft: &client.Draft{Steps: 6, KeptUntil: new(at(0)), ContinuedBy: &client.ContinuedBy{Id: "job_2"}}}},
+			job: client.JobHistory{Job: client.Job{Draft: &client.Draft{Steps: 6, KeptUntil: new(at(0)),
+				ContinuedBy: &client.ContinuedBy{Id: "job_2"}}}},
 			shows: []string{"draft      ends after step 6; its video is job_2\n"},
 			hides: "reelay continue",
 		},

@@ -32,14 +32,16 @@ func TestChooseKind(t *testing.T) {
 		kind, file string
 		fails      string
 	}{
-		"a video":                   {withOutput(done(&video, video, thumbnail)), "", "job_1.webm", ""},
-		"a thumbnail":               {withOutput(done(nil, log, thumbnail)), "", "job_1.thumbnail.webp", ""},
-		"an output":                 {withOutput(done(nil, log)), "", "job_1.output.json", ""},
-		"the output of a video":     {withOutput(done(&video, video)), "output", "job_1.output.json", ""},
-		"the log of a failed job":   {failed, "log", "job_1.log.txt", ""},
-		"the log of a running job":  {running, "log", "job_1.log.txt", ""},
-		"nothing of that kind":      {done(&video, video, thumbnail), "spritesheet", "", "job_1 has no spritesheet. It has: video, thumbnail (--kind)"},
-		"a running job's video":     {running, "", "", "job_1 has no result yet: it is RUNNING at 0 %. Follow it with `reelay watch job_1`. It has: log"},
+		"a video":                  {withOutput(done(&video, video, thumbnail)), "", "job_1.webm", ""},
+		"a thumbnail":              {withOutput(done(nil, log, thumbnail)), "", "job_1.thumbnail.webp", ""},
+		"an output":                {withOutput(done(nil, log)), "", "job_1.output.json", ""},
+		"the output of a video":    {withOutput(done(&video, video)), "output", "job_1.output.json", ""},
+		"the log of a failed job":  {failed, "log", "job_1.log.txt", ""},
+		"the log of a running job": {running, "log", "job_1.log.txt", ""},
+		"nothing of that kind": {done(&video, video, thumbnail), "spritesheet", "",
+			"job_1 has no spritesheet. It has: video, thumbnail (--kind)"},
+		"a running job's video": {running, "", "",
+			"job_1 has no result yet: it is RUNNING at 0 %. Follow it with `reelay watch job_1`. It has: log"},
 		"a failed job's video":      {failed, "", "", "It has: log (--kind)"},
 		"a job that made only logs": {done(nil, log), "", "", "job_1 has no result. It has: log (--kind)"},
 	} {

@@ -42,7 +42,8 @@ func TestShownTakes(t *testing.T) {
 	shown := shownTakes{Takes: "tak_1", Sheet: "sheet.png", Drafts: []client.Job{
 		{Id: "job_1", Status: client.JobStatusFailed, Params: []byte(`{"seed": 7}`)},
 		{Id: "job_2", Status: client.JobStatusCompleted, Params: []byte(`{"seed": 9007199254740993}`)},
-		{Id: "job_3", Status: client.JobStatusCompleted, Params: []byte(`{}`), Draft: &client.Draft{ContinuedBy: &client.ContinuedBy{Id: "job_4"}}},
+		{Id: "job_3", Status: client.JobStatusCompleted, Params: []byte(`{}`),
+			Draft: &client.Draft{ContinuedBy: &client.ContinuedBy{Id: "job_4"}}},
 	}}
 
 	require.NoError(t, shown.print(&out))
