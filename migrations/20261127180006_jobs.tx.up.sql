@@ -169,16 +169,6 @@ CREATE TABLE jobs (
 -- One job per idempotency key of an account. The key comes first because searches ask for it alone.
 CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key, account_id) WHERE idempotency_key IS NOT NULL;
 
--- The first job of an account's queue, by lane, promotion, model, GPU rank, region and needs, for
--- claims. queued_jobs has these expressions word for word.
-CREATE INDEX jobs_next_in_queue ON jobs (
-    lane, account_id, (lane <> tier AND lane <> 'CRITICAL'), model, gpu_rank, (coalesce(CASE WHEN require_region THEN region END, '')),
-    needs, queue_order) WHERE status = 'QUEUED';
--- What the queued jobs of a lane need, for workers to choose their queues from.
-CREATE INDEX jobs_needs ON jobs (lane, needs) WHERE status = 'QUEUED' AND needs <> '';
--- The queued jobs with a deadline, by when they are looked at again.
-CREATE INDEX jobs_slack ON jobs (slack_until) WHERE status = 'QUEUED' AND slack_until IS NOT NULL;
-
 -- An account's jobs of a lane in their order, for lined_up and for the number of jobs ahead.
 CREATE INDEX jobs_in_line ON jobs (account_id, lane, (lane <> tier AND lane <> 'CRITICAL'), queue_order)
     WHERE status = 'QUEUED';
@@ -188,10 +178,6 @@ CREATE INDEX jobs_by_wait ON jobs (lane, tier, model, queued_at) WHERE status = 
 -- The number of a user's waiting jobs.
 CREATE INDEX jobs_waiting_of_user ON jobs (account_id, user_id)
     WHERE user_id IS NOT NULL AND status IN ('SCHEDULED', 'BLOCKED', 'QUEUED');
--- The delayed jobs of each lane in the order in which they are queued: by time, and those of one
--- time by their order in the account's queue.
-CREATE INDEX jobs_due ON jobs (lane, run_at, queue_order)
-    WHERE status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0;
 -- The jobs that expire before they start.
 CREATE INDEX jobs_expiring ON jobs (expires_at) WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at IS NOT NULL;
 -- Queue statistics: the jobs that workers hold.
@@ -223,6 +209,23 @@ CREATE INDEX jobs_drafts ON jobs (id, account_id) WHERE draft_steps IS NOT NULL;
 CREATE INDEX jobs_over ON jobs (completed_at) WHERE completed_at IS NOT NULL;
 -- The few jobs whose events can be younger than the month of their partition.
 CREATE INDEX jobs_long ON jobs (id) WHERE completed_at - created_at > interval '24 hours';
+
+-- PostgreSQL takes the older one of two indexes that cost the same, as all do in a table without
+-- statistics: jobs_in_line must come before jobs_next_in_queue.
+--
+-- The first job of an account's queue, by lane, promotion, model, GPU rank, region and needs, for
+-- claims. queued_jobs has these expressions word for word.
+CREATE INDEX jobs_next_in_queue ON jobs (
+    lane, account_id, (lane <> tier AND lane <> 'CRITICAL'), model, gpu_rank, (coalesce(CASE WHEN require_region THEN region END, '')),
+    needs, queue_order) WHERE status = 'QUEUED';
+-- What the queued jobs of a lane need, for workers to choose their queues from.
+CREATE INDEX jobs_needs ON jobs (lane, needs) WHERE status = 'QUEUED' AND needs <> '';
+-- The queued jobs with a deadline, by when they are looked at again.
+CREATE INDEX jobs_slack ON jobs (slack_until) WHERE status = 'QUEUED' AND slack_until IS NOT NULL;
+-- The delayed jobs of each lane in the order in which they are queued: by time, and those of one
+-- time by their order in the account's queue.
+CREATE INDEX jobs_due ON jobs (lane, run_at, queue_order)
+    WHERE status = 'SCHEDULED' OR status = 'BLOCKED' AND blocked_by = 0;
 
 -- The queued jobs, each with the queue that it is in: its line (the lane, and whether it was promoted
 -- into it), model, GPU rank, required region and needs. wish is the region that it prefers or requires.
