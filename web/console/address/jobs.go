@@ -37,6 +37,7 @@ var PageSizes = []int{25, JobsOnPage, 100}
 
 var timeRanges = []timeRange{{"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time.Hour}, {"7d", "7 days", 7 * 24 * time.Hour}}
 
+// JobOrders are the orders of a list of jobs, with their names in addresses and on pages.
 var JobOrders = []struct {
 	Order models.JobOrder
 	Name  string
@@ -138,6 +139,7 @@ func SearchTerm(key, value string) string {
 	return key + ":" + value
 }
 
+// Filter returns the filter of the query, for reads.
 func (q Jobs) Filter() models.JobFilter {
 	f := models.JobFilter{Status: q.Status, Search: q.Search, CreatedAfter: q.From, CreatedBefore: q.To}
 	if len(f.Status) == 0 {
@@ -151,8 +153,10 @@ func (q Jobs) Filter() models.JobFilter {
 	return f
 }
 
+// SortedBy returns the order of the query: the newest first, unless it says otherwise.
 func (q Jobs) SortedBy() models.JobOrder { return cmp.Or(q.Order, models.OrderNewest) }
 
+// PageSize returns the number of jobs on a page.
 func (q Jobs) PageSize() int { return cmp.Or(q.Size, JobsOnPage) }
 
 func (q Jobs) sort() string {
@@ -164,6 +168,7 @@ func (q Jobs) sort() string {
 	return ""
 }
 
+// Statuses returns the states as the address has them: separated by commas.
 func (q Jobs) Statuses() string {
 	var names []string
 	for _, status := range q.Status {
@@ -293,6 +298,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
+// SizeValue returns a size as the address has it: "" for the usual one.
 func SizeValue(n int) string {
 	if n == JobsOnPage {
 		return ""
@@ -300,6 +306,7 @@ func SizeValue(n int) string {
 	return strconv.Itoa(n)
 }
 
+// SizeLabel names a size in the choice of sizes.
 func SizeLabel(n int) string { return strconv.Itoa(n) + " per page" }
 
 // Facet is a choice that narrows a list, with the number of jobs in it.

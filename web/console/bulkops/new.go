@@ -30,6 +30,7 @@ type Action struct {
 	Danger  bool
 }
 
+// Actions are all actions on many jobs, in the order of their buttons.
 var Actions = []Action{
 	{models.BulkCancel, "Cancel", "Waiting jobs are cancelled at once, running ones when their worker has stopped.", "have ended already",
 		false},

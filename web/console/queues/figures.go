@@ -60,7 +60,7 @@ func (q *QueueView) waits() string {
 	return ui.Seconds(&q.Wait.P50) + " / " + ui.Seconds(&q.Wait.P95)
 }
 
-// PromotedText says how many of the waiting jobs were promoted, and how long they wait, or "".
+// promotedText says how many of the waiting jobs were promoted, and how long they wait, or "".
 func (q *QueueView) promotedText() string {
 	if q.Promoted == 0 {
 		return ""
@@ -68,6 +68,8 @@ func (q *QueueView) promotedText() string {
 	return PromotedText(q.Promoted, q.PromotedWaitSeconds)
 }
 
+// PromotedText says how many jobs were promoted, and how long the oldest of them waits, in seconds, or
+// returns "" if there are none.
 func PromotedText(jobs int, oldest *float64) string {
 	return fmt.Sprintf("%s promoted, oldest %s", ui.Count(jobs, 0), ui.Seconds(oldest))
 }

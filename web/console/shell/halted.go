@@ -13,6 +13,7 @@ var HaltedWords = map[models.HaltTarget][2]string{
 	models.HaltLeases:    {"Leases", "no worker gets a job"},
 }
 
+// HaltNames names what is halted in a sentence.
 func HaltNames(what []models.HaltTarget) string {
 	return strings.ToLower(strings.Join(lo.Map(what, func(t models.HaltTarget, _ int) string { return HaltedWords[t][0] }), " and "))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
+// AccountNames reads the names of accounts.
 func (c *Shell) AccountNames(ctx context.Context, ids []models.AccountID) (map[models.AccountID]string, error) {
 	names := map[models.AccountID]string{}
 	if len(ids) == 0 {

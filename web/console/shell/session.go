@@ -34,6 +34,7 @@ func (c *Shell) Principal(r *http.Request) (jobs.Principal, error) {
 	return p.From(r.RemoteAddr), err
 }
 
+// SetSession gives the browser the token of a session. An empty token ends it.
 func (c *Shell) SetSession(w http.ResponseWriter, token string) {
 	cookie := &http.Cookie{
 		Name: c.CookieName(), Value: token, Path: "/",

@@ -67,6 +67,7 @@ func (c *Shell) Handler(routes []Route) http.Handler {
 // have written anything: the console shows the error page.
 type Page func(w http.ResponseWriter, r *http.Request, p jobs.Principal) error
 
+// Route is a page or an action of the console.
 type Route struct {
 	Pattern string
 	Serve   Page

@@ -43,6 +43,7 @@ func OutcomeName(o models.AttemptSum) string {
 	return name
 }
 
+// QueueName names a lane, or a model's queue in it, in a sentence.
 func QueueName(lane models.Tier, model string) string {
 	name := "the " + ui.Words(string(lane)) + " lane"
 	if model == "" {
@@ -65,6 +66,7 @@ func Unlimited(limit int) bool { return limit >= jobs.Unlimited }
 // PercentOf is partOf as a number.
 func PercentOf(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
 
+// GPUSeconds formats a time on a GPU, in seconds.
 func GPUSeconds(s float64) string { return ui.Seconds(&s) }
 
 // Apart turns latestCheckpoint into words.

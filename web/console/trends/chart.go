@@ -24,6 +24,7 @@ type Range struct {
 	Step        time.Duration
 }
 
+// Ranges are the times that charts can show, the first by default.
 var Ranges = []Range{
 	{"1h", "1 hour", time.Hour, time.Minute},
 	{"24h", "24 hours", 24 * time.Hour, 10 * time.Minute},

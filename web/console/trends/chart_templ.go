@@ -59,6 +59,7 @@ func Styles() templ.Component {
 	})
 }
 
+// Grid is all charts of a page.
 func Grid(v Charts) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -105,7 +106,7 @@ func Grid(v Charts) templ.Component {
 		var templ_7745c5c3_Var6 string
 		templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("Charts of the last " + strings.TrimPrefix(v.Range.Title, "1 "))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/trends/chart.templ`, Line: 17, Col: 147}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/trends/chart.templ`, Line: 18, Col: 147}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 		if templ_7745c5c3_Err != nil {

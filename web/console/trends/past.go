@@ -16,6 +16,7 @@ type Reader struct {
 	known  map[string]*past
 }
 
+// NewReader returns a reader that has read nothing yet.
 func NewReader(reader *query.Reader) *Reader { return &Reader{reader: reader} }
 
 // past is the history of one range. Its mutex is held while it is read, so that one viewer reads
