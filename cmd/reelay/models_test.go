@@ -64,7 +64,7 @@ func TestModelsCommand(t *testing.T) {
 			map[string]any{"names": []any{"wan"}}},
 		"show as YAML": {
 			[]string{"show", "wan", "-o", "yaml"}, `{"model": {"source": "models:\n  - name: wan\n"}}`, []string{`^models:\n  - name: wan\n$`},
-			map[string]any{"name": "wan", "version": nil},
+			map[string]any{"name": "wan"},
 		},
 		"show removed": {
 			[]string{"show", "wan", "--version", "3"}, `{"model": ` +
