@@ -698,7 +698,7 @@ func TestBadWorkflows(t *testing.T) {
 		"a file in a prompt": {[]workflow.Node{node("a"), with(node("b"), func(in *submit.Submission) { in.Prompt = "like {{a.video}}" })},
 			"jobs.b.job.prompt", "whole value"},
 		"another's job": {[]workflow.Node{with(node("a"), func(in *submit.Submission) { in.DependsOn = []models.JobID{theirs.ID} })},
-			"jobs.a.job", ""},
+			"jobs.a.job.dependsOn", ""},
 		"another's video": {[]workflow.Node{with(node("a"), func(in *submit.Submission) {
 			in.Model, in.Prompt, in.Params = "video.stitch", "", []byte(fmt.Sprintf(`{"clips": [%q]}`, theirs.ID))
 		})}, "jobs.a.job.params.clips.0", ""},
