@@ -3126,24 +3126,6 @@ type Queue struct {
 	Pause *QueuePause `json:"pause"`
 }
 
-// QueueAccount includes the requested fields of the GraphQL type QueueAccount.
-// The GraphQL type's documentation follows.
-//
-// One account's part of a lane.
-type QueueAccount struct {
-	Account JobAccount `json:"account"`
-	// Its waiting jobs in the lane, and those among them that were promoted into it.
-	Queued int `json:"queued"`
-	// Its running jobs of the lane.
-	Running int `json:"running"`
-	// The part of the starts that it gets by its weight, among the accounts with waiting jobs, 0 to 1. 0 if none of its jobs waits.
-	Share float64 `json:"share"`
-	// It runs as many jobs as it may, so that none of its jobs is next.
-	Capped bool `json:"capped"`
-	// It has at least 10 waiting jobs, more than half of those of the lane, and much more than its share.
-	Floods bool `json:"floods"`
-}
-
 // QueuePause includes the GraphQL fields of QueuePause requested by the fragment QueuePause.
 // The GraphQL type's documentation follows.
 //
@@ -5049,12 +5031,6 @@ type __quarantineWorkerInput struct {
 	Id      string `json:"id"`
 	Minutes int    `json:"minutes"`
 	Reason  string `json:"reason"`
-}
-
-// __queueAccountsInput is used internally by genqlient
-type __queueAccountsInput struct {
-	Tier  Tier `json:"tier"`
-	First *int `json:"first,omitempty"`
 }
 
 // __redeliverWebhookInput is used internally by genqlient
@@ -6970,12 +6946,6 @@ type previewsResponse struct {
 type quarantineWorkerResponse struct {
 	// Quarantines the worker's host for that many minutes (1 to 43,200). No worker on the machine gets a job, nor does one that registers there later. A running job continues.
 	QuarantineWorker Worker `json:"quarantineWorker"`
-}
-
-// queueAccountsResponse is returned by queueAccounts on success.
-type queueAccountsResponse struct {
-	// The accounts with waiting or running jobs in a lane, the most waiting jobs first. first is 1 to 200.
-	QueueAccounts []QueueAccount `json:"queueAccounts"`
 }
 
 // queuesResponse is returned by queues on success.
@@ -13095,51 +13065,6 @@ func quarantineWorker(
 	}
 
 	data_ = &quarantineWorkerResponse{}
-	resp_ := &graphql.Response{Data: data_}
-
-	err_ = client_.MakeRequest(
-		ctx_,
-		req_,
-		resp_,
-	)
-
-	return data_, err_
-}
-
-// The query executed by queueAccounts.
-const queueAccounts_Operation = `
-query queueAccounts ($tier: Tier!, $first: Int) {
-	queueAccounts(tier: $tier, first: $first) {
-		account {
-			id
-			name
-		}
-		queued
-		running
-		share
-		capped
-		floods
-	}
-}
-`
-
-// The accounts with the most waiting jobs in a lane.
-func queueAccounts(
-	ctx_ context.Context,
-	client_ graphql.Client,
-	tier Tier,
-	first *int,
-) (data_ *queueAccountsResponse, err_ error) {
-	req_ := &graphql.Request{
-		OpName: "queueAccounts",
-		Query:  queueAccounts_Operation,
-		Variables: &__queueAccountsInput{
-			Tier:  tier,
-			First: first,
-		},
-	}
-
-	data_ = &queueAccountsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

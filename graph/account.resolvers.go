@@ -22,8 +22,7 @@ func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.Account
 	return r.Resolver.Accounts.Create(ctx, principal(ctx), input)
 }
 
-func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time,
-	first *int, after *string) (*Connection[query.Change], error) {
+func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error) {
 	return connected(r.Reader.Changes(ctx, principal(ctx), query.ChangeFilter{
 		Kinds: kinds, Target: valueOr(target, ""), Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
 	}, pageOf(first, after)))
@@ -33,8 +32,7 @@ func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string)
 	return connected(r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after)))
 }
 
-func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time,
-	first *int, after *string) (*Connection[query.Act], error) {
+func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error) {
 	return connected(r.Reader.SearchAudit(ctx, principal(ctx), models.AuditFilter{
 		Target: valueOr(target, ""), Actor: valueOr(actor, ""), Action: valueOr(action, ""),
 		Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),

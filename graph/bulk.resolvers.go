@@ -14,9 +14,7 @@ import (
 	"github.com/samber/lo"
 )
 
-func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier,
-	dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*models.BulkOperation,
-	error) {
+func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*models.BulkOperation, error) {
 	if filter == nil && len(ids) == 0 {
 		return nil, apierror.Invalid("filter", "Pass a filter, or the ids of the jobs.")
 	}
@@ -44,7 +42,6 @@ func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*models.B
 	return r.Bulk.Get(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation],
-	error) {
+func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation], error) {
 	return connected(r.Bulk.List(ctx, principal(ctx), valueOr(open, false), pageOf(first, after)))
 }

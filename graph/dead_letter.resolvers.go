@@ -42,8 +42,7 @@ func (r *mutationResolver) RedriveDeadLetter(ctx context.Context, id string, par
 	return r.DeadLetters.Redrive(ctx, principal(ctx), models.DeadLetterID(id), operate.Edit{Params: params, Prompt: prompt})
 }
 
-func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string,
-	provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error) {
+func (r *mutationResolver) RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error) {
 	op, err := r.Bulk.Redrive(ctx, principal(ctx), bulk.RedriveRequest{
 		Filter: models.DeadLetterFilter{
 			Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
@@ -65,8 +64,7 @@ func (r *mutationResolver) DiscardDeadLetters(ctx context.Context, fingerprint s
 	return r.DeadLetters.DiscardAll(ctx, principal(ctx), fingerprint, valueOr(note, ""), valueOr(limit, operate.MaxDiscards))
 }
 
-func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup,
-	error) {
+func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error) {
 	return r.Reader.DeadLetterGroups(ctx, models.DeadLetterFilter{Resolved: valueOr(resolved, false), Audience: audience})
 }
 
@@ -74,8 +72,7 @@ func (r *queryResolver) DeadLetterStats(ctx context.Context, audience []models.A
 	return r.Reader.DeadLetterStats(ctx, audience)
 }
 
-func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string,
-	provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error) {
+func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error) {
 	only := models.DeadLetterFilter{
 		Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
 		Provider: valueOr(provider, ""), Resolved: valueOr(resolved, false), Audience: audience,

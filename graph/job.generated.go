@@ -2119,7 +2119,7 @@ func (ec *executionContext) _Job_inputs(ctx context.Context, field graphql.Colle
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []*query.InputOfJob) graphql.Marshaler {
-			return ec.marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx, selections, v)
+			return ec.marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐInputOfJobᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -7855,11 +7855,11 @@ func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelay�
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInputᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.InputOfJob) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐInputOfJobᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.InputOfJob) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx, sel, v[i])
+		return ec.marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐInputOfJob(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -7871,7 +7871,7 @@ func (ec *executionContext) marshalNJobInput2ᚕᚖgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐJobInput(ctx context.Context, sel ast.SelectionSet, v *query.InputOfJob) graphql.Marshaler {
+func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐInputOfJob(ctx context.Context, sel ast.SelectionSet, v *query.InputOfJob) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -190,8 +190,7 @@ func (r *mutationResolver) SubmitJobs(ctx context.Context, inputs []*submit.Subm
 	return newSubmitJobs(submitted), nil
 }
 
-func (r *mutationResolver) SubmitTakes(ctx context.Context, input submit.Submission, count *int, seeds []int64) (*SubmitJobsPayload,
-	error) {
+func (r *mutationResolver) SubmitTakes(ctx context.Context, input submit.Submission, count *int, seeds []int64) (*SubmitJobsPayload, error) {
 	submitted, err := r.Submitter.Takes(ctx, principal(ctx), input, valueOr(count, 8), seeds)
 	if err != nil {
 		return nil, err
@@ -207,8 +206,7 @@ func (r *mutationResolver) ContinueJob(ctx context.Context, id string) (*SubmitJ
 	return &SubmitJobPayload{Job: job, Deduplicated: deduplicated}, nil
 }
 
-func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload,
-	error) {
+func (r *mutationResolver) RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error) {
 	upload, err := r.Inputs.Request(ctx, principal(ctx), contentType, sizeBytes, checksum)
 	if err != nil {
 		return nil, err
@@ -251,8 +249,7 @@ func (r *queryResolver) Job(ctx context.Context, id string) (*models.Job, error)
 	return r.Reader.Job(ctx, principal(ctx), models.JobID(id))
 }
 
-func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string,
-	order *models.JobOrder) (*JobConnection, error) {
+func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error) {
 	only := valueOr(filter, models.JobFilter{})
 	by := valueOr(order, models.OrderNewest)
 	if len(only.Status) == 0 {

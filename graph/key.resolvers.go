@@ -17,8 +17,7 @@ func (r *apiKeyResolver) Account(ctx context.Context, obj *models.APIKey) (*mode
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
-func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string,
-	expiresAt *time.Time) (*CreatedAPIKey, error) {
+func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error) {
 	key, secret, err := r.Keys.Create(ctx, principal(ctx), auth.NewKey{
 		AccountID: models.AccountID(accountID), Role: role, Name: name, ExpiresAt: expiresAt,
 	})

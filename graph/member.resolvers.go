@@ -16,8 +16,7 @@ func (r *memberResolver) Account(ctx context.Context, obj *models.Member) (*mode
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
-func (r *mutationResolver) CreateMember(ctx context.Context, email string, role models.Role, name *string,
-	accountID *string) (*MemberInvitation, error) {
+func (r *mutationResolver) CreateMember(ctx context.Context, email string, role models.Role, name *string, accountID *string) (*MemberInvitation, error) {
 	invitation, err := r.Resolver.Members.Create(ctx, principal(ctx), auth.NewMember{
 		Email: email, Role: role, Name: valueOr(name, ""), AccountID: models.AccountID(valueOr(accountID, "")),
 	})

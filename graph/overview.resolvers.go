@@ -26,8 +26,7 @@ func (r *queryResolver) Attention(ctx context.Context) ([]*attention.Cause, erro
 	return lo.ToSlicePtr(causes), err
 }
 
-func (r *queryResolver) History(ctx context.Context, metrics []history.Name, from time.Time, to *time.Time, resolution *HistoryResolution,
-	tier *models.Tier, model *string, pool *string, region *string, gpuType *string) ([]*query.HistorySeries, error) {
+func (r *queryResolver) History(ctx context.Context, metrics []history.Name, from time.Time, to *time.Time, resolution *HistoryResolution, tier *models.Tier, model *string, pool *string, region *string, gpuType *string) ([]*query.HistorySeries, error) {
 	asked := query.HistoryRequest{
 		Metrics: metrics, From: from, To: valueOr(to, time.Now()), Step: resolution.step(),
 		Selection: history.Selection{

@@ -42,8 +42,7 @@ func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*models
 	return r.Schedules.FireNow(ctx, principal(ctx), models.ScheduleID(id), time.Time{})
 }
 
-func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int,
-	perMinute *int) ([]*models.ScheduleSlot, error) {
+func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.ScheduleSlot, error) {
 	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
 	return r.Schedules.FireSlots(ctx, principal(ctx), models.ScheduleID(id), past)
 }
@@ -88,8 +87,7 @@ func (r *scheduleResolver) Slots(ctx context.Context, obj *models.Schedule, firs
 	return r.Schedules.Recent(ctx, obj, valueOr(first, 0))
 }
 
-func (r *scheduleResolver) SlotsBetween(ctx context.Context, obj *models.Schedule, from time.Time, to time.Time,
-	maxFires *int) ([]*time.Time, error) {
+func (r *scheduleResolver) SlotsBetween(ctx context.Context, obj *models.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error) {
 	slots, err := r.Schedules.Slots(ctx, principal(ctx), obj.ID, schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0)})
 	return pointers(slots), err
 }
@@ -103,8 +101,7 @@ func (r *scheduleResolver) Jobs(ctx context.Context, obj *models.Schedule, first
 	return &JobConnection{*connect(page), only}, nil
 }
 
-func (r *scheduleResolver) Workflows(ctx context.Context, obj *models.Schedule, first *int, after *string) (*Connection[models.Workflow],
-	error) {
+func (r *scheduleResolver) Workflows(ctx context.Context, obj *models.Schedule, first *int, after *string) (*Connection[models.Workflow], error) {
 	only := models.WorkflowFilter{ScheduleID: obj.ID}
 	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), only, pageOf(first, after)))
 }

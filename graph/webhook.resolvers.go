@@ -11,8 +11,7 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-func (r *mutationResolver) CreateWebhookEndpoint(ctx context.Context, url string, events []string,
-	format models.WebhookFormat) (*CreatedWebhookEndpoint, error) {
+func (r *mutationResolver) CreateWebhookEndpoint(ctx context.Context, url string, events []string, format models.WebhookFormat) (*CreatedWebhookEndpoint, error) {
 	return createdEndpoint(r.Webhooks.CreateEndpoint(ctx, principal(ctx), url, format, events))
 }
 
@@ -48,8 +47,7 @@ func (r *queryResolver) WebhookEndpoints(ctx context.Context, accountID *string)
 	return r.Reader.WebhookEndpoints(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
-func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int,
-	after *string) (*Connection[models.WebhookDelivery], error) {
+func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error) {
 	return connected(r.Reader.WebhookDeliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
 		JobID: models.JobID(valueOr(jobID, "")), EndpointID: models.WebhookEndpointID(valueOr(endpointID, "")),
 		FailedOnly: valueOr(failedOnly, false),

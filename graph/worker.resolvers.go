@@ -67,8 +67,7 @@ func (r *mutationResolver) CommitCheckpoint(ctx context.Context, input CommitChe
 	return r.Attempts.CommitCheckpoint(ctx, principal(ctx), input.Fence, input.Checkpoint)
 }
 
-func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string,
-	reason string) (*lease.Answer, error) {
+func (r *mutationResolver) RejectCheckpoint(ctx context.Context, attemptID string, fencingToken string, artifactID string, reason string) (*lease.Answer, error) {
 	fence := newFence(attemptID, fencingToken)
 	return r.Attempts.RejectCheckpoint(ctx, principal(ctx), fence, models.ArtifactID(artifactID), reason)
 }
@@ -77,13 +76,11 @@ func (r *mutationResolver) StoreHandle(ctx context.Context, attemptID string, fe
 	return r.Attempts.StoreHandle(ctx, principal(ctx), newFence(attemptID, fencingToken), value)
 }
 
-func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64,
-	text string) (*lease.Answer, error) {
+func (r *mutationResolver) AppendLog(ctx context.Context, attemptID string, fencingToken string, position int64, text string) (*lease.Answer, error) {
 	return r.Attempts.AppendLog(ctx, principal(ctx), newFence(attemptID, fencingToken), position, text)
 }
 
-func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType,
-	object jobs.UploadedObject) (*lease.Answer, error) {
+func (r *mutationResolver) CommitArtifact(ctx context.Context, attemptID string, fencingToken string, typeArg models.ArtifactType, object jobs.UploadedObject) (*lease.Answer, error) {
 	return r.Attempts.CommitArtifact(ctx, principal(ctx), newFence(attemptID, fencingToken), typeArg, object)
 }
 
@@ -129,8 +126,7 @@ func (r *mutationResolver) PreemptWorker(ctx context.Context, id string, noticeS
 	return r.Fleet.PreemptWorker(ctx, principal(ctx), models.WorkerID(id), notice)
 }
 
-func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, gpuType *string, zone *string,
-	agentVersion *string, quarantined *bool, first *int, after *string) (*WorkerConnection, error) {
+func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, gpuType *string, zone *string, agentVersion *string, quarantined *bool, first *int, after *string) (*WorkerConnection, error) {
 	only := models.WorkerFilter{
 		PoolID: models.PoolID(valueOr(poolID, "")), Status: status,
 		GPUType: valueOr(gpuType, ""), Zone: valueOr(zone, ""), Version: valueOr(agentVersion, ""), Quarantined: valueOr(quarantined, false),

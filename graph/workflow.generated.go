@@ -958,7 +958,7 @@ func (ec *executionContext) unmarshalInputSubmitWorkflowInput(ctx context.Contex
 			it.Name = data
 		case "jobs":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("jobs"))
-			data, err := ec.unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx, v)
+			data, err := ec.unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐNodeᚄ(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1738,18 +1738,18 @@ func (ec *executionContext) marshalNWorkflowJob2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._WorkflowJob(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx context.Context, v any) (workflow.Node, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐNode(ctx context.Context, v any) (workflow.Node, error) {
 	res, err := ec.unmarshalInputWorkflowJobInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInputᚄ(ctx context.Context, v any) ([]workflow.Node, error) {
+func (ec *executionContext) unmarshalNWorkflowJobInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐNodeᚄ(ctx context.Context, v any) ([]workflow.Node, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
 	res := make([]workflow.Node, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐJobInput(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNWorkflowJobInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋworkflowᚐNode(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}

@@ -45,8 +45,7 @@ func (r *queryResolver) Workflow(ctx context.Context, id string) (*models.Workfl
 	return r.Resolver.Workflows.Get(ctx, principal(ctx), models.WorkflowID(id))
 }
 
-func (r *queryResolver) Workflows(ctx context.Context, name *string, status []models.WorkflowStatus, first *int,
-	after *string) (*Connection[models.Workflow], error) {
+func (r *queryResolver) Workflows(ctx context.Context, name *string, status []models.WorkflowStatus, first *int, after *string) (*Connection[models.Workflow], error) {
 	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), models.WorkflowFilter{Name: valueOr(name, ""), Status: status},
 		pageOf(first, after)))
 }
