@@ -14,7 +14,7 @@ import (
 // Forecast is the basis of all estimates: a recent snapshot of the workers and of the accounts'
 // queues, and a simulation of the next hours at recent arrival rates.
 //
-// simulate simulates the future once, and assigns jobs as a claim does. When a worker is free (an idle
+// simulate predicts the future once. It assigns jobs as a claim does. When a worker is free (an idle
 // one at once, a busy one when its current job or boot ends), it takes the first job that it can
 // run, by lane, turn and virtual start (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM
 // 1996), of an account below its running limit. The job takes as long as similar jobs took. Jobs
