@@ -23,7 +23,7 @@ func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.Account
 }
 
 func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error) {
-	return connected(r.Reader.Changes(ctx, principal(ctx), query.ChangeFilter{
+	return connected(r.Reads.History.Changes(ctx, principal(ctx), query.ChangeFilter{
 		Kinds: kinds, Target: valueOr(target, ""), Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
 	}, pageOf(first, after)))
 }
@@ -33,7 +33,7 @@ func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string)
 }
 
 func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error) {
-	return connected(r.Reader.SearchAudit(ctx, principal(ctx), models.AuditFilter{
+	return connected(r.Reads.History.Audit(ctx, principal(ctx), models.AuditFilter{
 		Target: valueOr(target, ""), Actor: valueOr(actor, ""), Action: valueOr(action, ""),
 		Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
 	}, pageOf(first, after)))

@@ -31,7 +31,7 @@ func (r *deadLetterResolver) RedrivenAs(ctx context.Context, obj *models.DeadLet
 }
 
 func (r *deadLetterConnectionResolver) TotalCount(ctx context.Context, obj *DeadLetterConnection) (int, error) {
-	return r.Reader.CountDeadLetters(ctx, obj.filter)
+	return r.Reads.DeadLetters.Count(ctx, obj.filter)
 }
 
 func (r *deadLetterGroupResolver) Hosts(ctx context.Context, obj *models.DeadLetterGroup) ([]*models.FailingHost, error) {
@@ -65,11 +65,11 @@ func (r *mutationResolver) DiscardDeadLetters(ctx context.Context, fingerprint s
 }
 
 func (r *queryResolver) DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error) {
-	return r.Reader.DeadLetterGroups(ctx, models.DeadLetterFilter{Resolved: valueOr(resolved, false), Audience: audience})
+	return r.Reads.DeadLetters.Groups(ctx, models.DeadLetterFilter{Resolved: valueOr(resolved, false), Audience: audience})
 }
 
 func (r *queryResolver) DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error) {
-	return r.Reader.DeadLetterStats(ctx, audience)
+	return r.Reads.DeadLetters.Stats(ctx, audience)
 }
 
 func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error) {
@@ -77,7 +77,7 @@ func (r *queryResolver) DeadLetters(ctx context.Context, fingerprint *string, fa
 		Fingerprint: valueOr(fingerprint, ""), FailureClass: valueOr(failureClass, ""), Model: valueOr(model, ""),
 		Provider: valueOr(provider, ""), Resolved: valueOr(resolved, false), Audience: audience,
 	}
-	page, err := r.Reader.DeadLetters(ctx, only, pageOf(first, after))
+	page, err := r.Reads.DeadLetters.List(ctx, only, pageOf(first, after))
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func TestWorkerDirectives(t *testing.T) {
 		a := newAPI(t)
 		id, token := a.worker(t, "i-1")
 		// its token is revoked, too: here the stream is quicker
-		patient := httptest.NewServer(graph.New(&graph.Resolver{Reader: a.Reader, Watcher: a.Watcher},
+		patient := httptest.NewServer(graph.New(&graph.Resolver{Reads: a.Reads, Watcher: a.Watcher},
 			&auth.KeyWatch{Authenticate: a.Keys.Authenticate, Every: time.Minute}, graph.Options{}))
 		t.Cleanup(patient.Close)
 		a.url = patient.URL

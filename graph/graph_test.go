@@ -45,7 +45,7 @@ func handler(s *jobstest.Stack) *graph.API { return handlerWith(s, graph.Options
 func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 	options.Base = func(*http.Request) string { return s.Base }
 	return graph.New(&graph.Resolver{
-		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reader: s.Reader, Watcher: s.Watcher,
+		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reads: s.Reads, Watcher: s.Watcher,
 		Leaser: s.Leaser, Attempts: s.Attempts, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry,
 		Fleet: s.Fleet, Pools: s.Pools, DeadLetters: s.DeadLetters, Bulk: s.Bulk,
 		Keys: s.Keys, Accounts: s.Accounts, Members: s.Members, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts, Schedules: s.Schedules,

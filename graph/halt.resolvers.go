@@ -22,6 +22,6 @@ func (r *mutationResolver) Resume(ctx context.Context, what []models.HaltTarget)
 }
 
 func (r *queryResolver) Halts(ctx context.Context) ([]*models.Halt, error) {
-	all, err := r.Reader.Halts(ctx, principal(ctx))
+	all, err := r.Reads.Queues.Halts(ctx, principal(ctx))
 	return pointers(all), err
 }

@@ -28,7 +28,7 @@ import (
 // runs.
 func serveAlone(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(4, 4)}},
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: &query.Reads{Shares: query.NewShares(4, 4)}},
 		&auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 			switch secret {
 			case "client":

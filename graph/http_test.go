@@ -125,7 +125,7 @@ func TestPersistedQueries(t *testing.T) {
 func TestHideSchema(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate},
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: s.Reads}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate},
 		graph.Options{HideSchema: true}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]

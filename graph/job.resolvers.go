@@ -18,7 +18,7 @@ import (
 )
 
 func (r *artifactResolver) URL(ctx context.Context, obj *models.Artifact, expiresInSeconds *int) (string, error) {
-	link, err := r.Reader.Link(ctx, obj, time.Duration(valueOr(expiresInSeconds, 3600))*time.Second)
+	link, err := r.Reads.Jobs.Link(ctx, obj, time.Duration(valueOr(expiresInSeconds, 3600))*time.Second)
 	return link.At(base(ctx)), err
 }
 
@@ -35,7 +35,7 @@ func (r *attemptResolver) Log(ctx context.Context, obj *models.Attempt) (*models
 }
 
 func (r *attemptResolver) LiveLog(ctx context.Context, obj *models.Attempt, after int64) (*query.LiveLog, error) {
-	return r.Reader.LiveLog(ctx, principal(ctx), obj.ID, after)
+	return r.Reads.Jobs.LiveLog(ctx, principal(ctx), obj.ID, after)
 }
 
 func (r *cancellationResolver) By(ctx context.Context, obj *models.Job) (string, error) {
@@ -57,7 +57,7 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 		return nil, nil
 	}
 	if p.Role == models.RoleWorker { // a lease has one job, so a worker does not wait for a batch
-		return promptOf(r.Reader.LeasedPrompt(ctx, obj.ID))
+		return promptOf(r.Reads.Jobs.LeasedPrompt(ctx, obj.ID))
 	}
 	return promptOf(load(ctx).Prompts.Load(ctx, obj.ID))
 }
@@ -79,12 +79,12 @@ func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *m
 }
 
 func (r *jobResolver) Inputs(ctx context.Context, obj *models.Job) ([]*query.InputOfJob, error) {
-	inputs := r.Reader.Inputs(obj, nil)
+	inputs := r.Reads.Jobs.Inputs(obj, nil)
 	if len(inputs) == 0 {
 		return []*query.InputOfJob{}, nil
 	}
 	files, err := load(ctx).InputFiles.Load(ctx, obj.ID)
-	return r.Reader.Inputs(obj, files), err
+	return r.Reads.Jobs.Inputs(obj, files), err
 }
 
 func (r *jobResolver) Result(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
@@ -107,11 +107,11 @@ func (r *jobResolver) Cancellation(ctx context.Context, obj *models.Job) (*model
 }
 
 func (r *jobResolver) WaitedSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
-	return obj.Waited(r.Reader.Clock.Now()), nil
+	return obj.Waited(r.Reads.Jobs.Clock.Now()), nil
 }
 
 func (r *jobResolver) RanSeconds(ctx context.Context, obj *models.Job) (*float64, error) {
-	return obj.Ran(r.Reader.Clock.Now()), nil
+	return obj.Ran(r.Reads.Jobs.Clock.Now()), nil
 }
 
 func (r *jobResolver) Time(ctx context.Context, obj *models.Job) (*models.JobTime, error) {
@@ -155,7 +155,7 @@ func (r *jobResolver) Continues(ctx context.Context, obj *models.Job) (*models.J
 }
 
 func (r *jobConnectionResolver) TotalCount(ctx context.Context, obj *JobConnection) (int, error) {
-	return r.Reader.CountJobs(ctx, principal(ctx), obj.filter)
+	return r.Reads.Jobs.Count(ctx, principal(ctx), obj.filter)
 }
 
 func (r *mutationResolver) SubmitJob(ctx context.Context, input submit.Submission) (*SubmitJobPayload, error) {
@@ -231,7 +231,7 @@ func (r *progressResolver) PreviewURL(ctx context.Context, obj *models.Progress)
 	if err != nil || preview == nil {
 		return nil, err
 	}
-	link, err := r.Reader.Link(ctx, preview, time.Hour)
+	link, err := r.Reads.Jobs.Link(ctx, preview, time.Hour)
 	if err != nil {
 		return nil, err
 	}
@@ -244,9 +244,9 @@ func (r *queryResolver) Node(ctx context.Context, id string) (Node, error) {
 
 func (r *queryResolver) Job(ctx context.Context, id string) (*models.Job, error) {
 	if asksForState(ctx) {
-		return r.Reader.JobState(ctx, principal(ctx), models.JobID(id))
+		return r.Reads.Jobs.State(ctx, principal(ctx), models.JobID(id))
 	}
-	return r.Reader.Job(ctx, principal(ctx), models.JobID(id))
+	return r.Reads.Jobs.Get(ctx, principal(ctx), models.JobID(id))
 }
 
 func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error) {
@@ -255,7 +255,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	if len(only.Status) == 0 {
 		only.Status = by.Statuses()
 	}
-	page, err := r.Reader.JobsIn(ctx, principal(ctx), by, only, pageOf(first, after))
+	page, err := r.Reads.Jobs.ListIn(ctx, principal(ctx), by, only, pageOf(first, after))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 }
 
 func (r *queryResolver) JobTotals(ctx context.Context, filter models.JobFilter) (*models.JobTotals, error) {
-	return r.Reader.JobTotals(ctx, principal(ctx), filter)
+	return r.Reads.Jobs.Totals(ctx, principal(ctx), filter)
 }
 
 func (r *queryResolver) Estimate(ctx context.Context, input submit.Submission) (*estimate.Estimate, error) {
@@ -271,11 +271,11 @@ func (r *queryResolver) Estimate(ctx context.Context, input submit.Submission) (
 }
 
 func (r *queryResolver) Takes(ctx context.Context, id string) ([]*models.Job, error) {
-	return r.Reader.Takes(ctx, principal(ctx), models.TakesID(id))
+	return r.Reads.Jobs.Takes(ctx, principal(ctx), models.TakesID(id))
 }
 
 func (r *queryResolver) DraftUsage(ctx context.Context, days *int) (*models.DraftUsage, error) {
-	usage, err := r.Reader.DraftUsage(ctx, principal(ctx), valueOr(days, 30))
+	usage, err := r.Reads.Jobs.DraftUsage(ctx, principal(ctx), valueOr(days, 30))
 	return &usage, err
 }
 

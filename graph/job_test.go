@@ -137,7 +137,7 @@ func TestJobs(t *testing.T) {
 			a.Submit(t)
 		}
 		counted := &queryCount{table: "job_attempts"}
-		a.Reader.DB = a.DB.WithQueryHook(counted)
+		a.ReadOver(a.DB.WithQueryHook(counted))
 		a.url = serve(t, a.Stack)
 
 		data := a.client(t, `{ jobs { edges { node { prompt attempts { id } artifacts { id } account { id } } } } }`, nil)

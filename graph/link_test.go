@@ -29,7 +29,7 @@ func TestLinks(t *testing.T) {
 	video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
 	_, err := s.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
 	require.NoError(t, err)
-	api := graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher, Inputs: s.Inputs},
+	api := graph.New(&graph.Resolver{Reads: s.Reads, Watcher: s.Watcher, Inputs: s.Inputs},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 9},
 		graph.Options{Base: func(r *http.Request) string { return "http://" + r.Host }})
 	mux := http.NewServeMux()

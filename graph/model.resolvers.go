@@ -31,16 +31,16 @@ func (r *mutationResolver) RestoreModel(ctx context.Context, name string) (*cata
 }
 
 func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
-	all, err := r.Reader.Models(ctx, r.Reader.Catalogue.Current())
+	all, err := r.Reads.Models.List(ctx, r.Reads.Models.Catalogue.Current())
 	return pointers(all), err
 }
 
 func (r *queryResolver) Model(ctx context.Context, name string, version *int) (*query.ModelStatus, error) {
-	return r.Reader.Model(ctx, r.Reader.Catalogue.Current(), name, valueOr(version, 0))
+	return r.Reads.Models.Get(ctx, r.Reads.Models.Catalogue.Current(), name, valueOr(version, 0))
 }
 
 func (r *queryResolver) RemovedModels(ctx context.Context) ([]*catalogue.Removed, error) {
-	return pointers(r.Reader.Catalogue.Current().Removals()), nil
+	return pointers(r.Reads.Models.Catalogue.Current().Removals()), nil
 }
 
 func (r *queryResolver) ModelUses(ctx context.Context, name string) (*registry.Uses, error) {
@@ -48,15 +48,15 @@ func (r *queryResolver) ModelUses(ctx context.Context, name string) (*registry.U
 }
 
 func (r *queryResolver) ExportModels(ctx context.Context, names []string) (string, error) {
-	return r.Reader.Catalogue.Current().Export(names)
+	return r.Reads.Models.Catalogue.Current().Export(names)
 }
 
 func (r *queryResolver) ModelAliases(ctx context.Context) ([]*catalogue.Alias, error) {
-	return r.Reader.Catalogue.Current().Aliases(), nil
+	return r.Reads.Models.Catalogue.Current().Aliases(), nil
 }
 
 func (r *queryResolver) ModelPrograms(ctx context.Context) ([]*catalogue.Program, error) {
-	return r.Reader.Catalogue.Current().Programs(), nil
+	return r.Reads.Models.Catalogue.Current().Programs(), nil
 }
 
 func (r *removedModelResolver) RemovedBy(ctx context.Context, obj *catalogue.Removed) (*string, error) {

@@ -13,16 +13,16 @@ import (
 func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node, error) {
 	switch models.IDKind(id) {
 	case "job":
-		return found(r.Reader.Job(ctx, p, models.JobID(id)))
+		return found(r.Reads.Jobs.Get(ctx, p, models.JobID(id)))
 	case "att":
-		return found(r.Reader.Attempt(ctx, p, models.AttemptID(id)))
+		return found(r.Reads.Jobs.Attempt(ctx, p, models.AttemptID(id)))
 	case "art":
-		return found(r.Reader.Artifact(ctx, p, models.ArtifactID(id)))
+		return found(r.Reads.Jobs.Artifact(ctx, p, models.ArtifactID(id)))
 	case "wrk":
-		if seen, err := r.Reader.SeesWorker(ctx, p, models.WorkerID(id)); err != nil || !seen {
+		if seen, err := r.Reads.Fleet.SeesWorker(ctx, p, models.WorkerID(id)); err != nil || !seen {
 			return nil, orNotFound(err)
 		}
-		return found(r.Reader.Worker(ctx, models.WorkerID(id)))
+		return found(r.Reads.Fleet.Worker(ctx, models.WorkerID(id)))
 	case "acc":
 		if p.AccountID != models.AccountID(id) && !p.May(models.RoleViewer) {
 			return nil, orNotFound(nil)
@@ -36,9 +36,9 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		if !p.May(models.RoleViewer) {
 			return nil, orNotFound(nil)
 		}
-		return found(r.Reader.Pool(ctx, models.PoolID(id)))
+		return found(r.Reads.Fleet.Pool(ctx, models.PoolID(id)))
 	case "dead":
-		return found(r.Reader.DeadLetter(ctx, p, models.DeadLetterID(id)))
+		return found(r.Reads.DeadLetters.Get(ctx, p, models.DeadLetterID(id)))
 	case "bulk":
 		return found(r.Bulk.Get(ctx, p, models.BulkID(id)))
 	case "sch":
@@ -48,9 +48,9 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 	case "alr":
 		return found(r.Alerts.Get(ctx, p, models.AlertID(id)))
 	case "whk":
-		return found(r.Reader.WebhookEndpoint(ctx, p, models.WebhookEndpointID(id)))
+		return found(r.Reads.Webhooks.Endpoint(ctx, p, models.WebhookEndpointID(id)))
 	case "whd":
-		return found(r.Reader.WebhookDelivery(ctx, p, models.WebhookDeliveryID(id)))
+		return found(r.Reads.Webhooks.Delivery(ctx, p, models.WebhookDeliveryID(id)))
 	}
 	return nil, orNotFound(nil)
 }

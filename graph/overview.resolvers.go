@@ -17,11 +17,11 @@ import (
 )
 
 func (r *queryResolver) Overview(ctx context.Context) (*query.Overview, error) {
-	return r.Reader.Overview(ctx, principal(ctx))
+	return r.Reads.History.Overview(ctx, principal(ctx))
 }
 
 func (r *queryResolver) Attention(ctx context.Context) ([]*attention.Cause, error) {
-	reader := attention.Finder{Jobs: r.Reader, Alerts: r.Resolver.Alerts}
+	reader := attention.Finder{Reads: r.Reads, Alerts: r.Resolver.Alerts}
 	causes, err := reader.Causes(ctx, principal(ctx))
 	return lo.ToSlicePtr(causes), err
 }
@@ -33,9 +33,9 @@ func (r *queryResolver) History(ctx context.Context, metrics []history.Name, fro
 			Lane: valueOr(tier, ""), Model: valueOr(model, ""), Pool: valueOr(pool, ""), Region: valueOr(region, ""), GPUType: valueOr(gpuType, ""),
 		},
 	}
-	return r.Reader.HistoryOf(ctx, principal(ctx), asked)
+	return r.Reads.History.Of(ctx, principal(ctx), asked)
 }
 
 func (r *queryResolver) HeatMap(ctx context.Context, hours int) ([]*history.HeatCell, error) {
-	return r.Reader.HeatMap(ctx, principal(ctx), hours)
+	return r.Reads.History.HeatMap(ctx, principal(ctx), hours)
 }

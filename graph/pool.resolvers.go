@@ -64,11 +64,11 @@ func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus
 }
 
 func (r *queryResolver) Pools(ctx context.Context) ([]*query.PoolStatus, error) {
-	return r.Reader.Pools(ctx)
+	return r.Reads.Fleet.Pools(ctx)
 }
 
 func (r *queryResolver) Pool(ctx context.Context, id string) (*query.PoolStatus, error) {
-	return r.Reader.Pool(ctx, models.PoolID(id))
+	return r.Reads.Fleet.Pool(ctx, models.PoolID(id))
 }
 
 func (r *Resolver) Pool() PoolResolver { return &poolResolver{r} }

@@ -24,16 +24,16 @@ func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, mo
 }
 
 func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {
-	all, err := r.Reader.Queues(ctx)
+	all, err := r.Reads.Queues.Counts(ctx)
 	return pointers(all), err
 }
 
 func (r *queryResolver) QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*models.LaneShare, error) {
-	return r.Reader.LaneShares(ctx, tier, valueOr(first, 20))
+	return r.Reads.Queues.Shares(ctx, tier, valueOr(first, 20))
 }
 
 func (r *queryResolver) QueueHeads(ctx context.Context, tier models.Tier, first *int) ([]*models.Job, error) {
-	return r.Reader.LaneHeads(ctx, tier, valueOr(first, 20))
+	return r.Reads.Queues.Heads(ctx, tier, valueOr(first, 20))
 }
 
 func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error) {

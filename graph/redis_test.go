@@ -47,9 +47,9 @@ func (c *cluster) news(t *testing.T) *ready.Notifications {
 // replica starts another process of the API with the default intervals.
 func (c *cluster) replica(t *testing.T) *api {
 	t.Helper()
-	watcher := &watch.Watcher{Reader: c.Reader, Notifications: c.news(t)}
+	watcher := &watch.Watcher{DB: c.DB, Jobs: c.Reads.Jobs, Notifications: c.news(t)}
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: c.Keys.Authenticate}).Get}
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: c.Reader, Watcher: watcher, Keys: c.Keys}, keys, graph.Options{}))
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: c.Reads, Watcher: watcher, Keys: c.Keys}, keys, graph.Options{}))
 	t.Cleanup(server.Close)
 	return &api{c.Stack, server.URL}
 }

@@ -47,7 +47,7 @@ type Resolver struct {
 	Submitter   *submit.Submitter
 	Canceller   *operate.Canceller
 	Deleter     *operate.Deleter
-	Reader      *query.Reader
+	Reads       *query.Reads
 	Watcher     *watch.Watcher
 	Leaser      *lease.Leaser
 	Attempts    *lease.Attempts
@@ -83,7 +83,7 @@ func (r *Resolver) poolOf(ctx context.Context, pool *models.Pool, err error) (*q
 	if err != nil {
 		return nil, err
 	}
-	return r.Reader.Pool(ctx, pool.ID)
+	return r.Reads.Fleet.Pool(ctx, pool.ID)
 }
 
 // examineWithin bounds an examination.

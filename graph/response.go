@@ -34,7 +34,7 @@ func (r *Resolver) respond(batchWait time.Duration) graphql.ResponseMiddleware {
 		var response *graphql.Response
 		defer func() { share.end(response) }() // even if next panics
 		ctx = context.WithValue(share.ctx, loadersKey{}, sync.OnceValue(func() *loader.Loaders {
-			return loader.New(r.Reader, loader.Options{Principal: principal(ctx), Schedules: r.Schedules, Reads: share.reads, Wait: batchWait})
+			return loader.New(r.Reads, loader.Options{Principal: principal(ctx), Schedules: r.Schedules, Reads: share.reads, Wait: batchWait})
 		}))
 		response = next(ctx)
 		if response != nil && response.Data == nil {
@@ -76,12 +76,12 @@ func (r *Resolver) admit(ctx context.Context) (readShare, error) {
 	}
 	if op.Operation.Operation == ast.Subscription {
 		await := sync.OnceValues(func() (reads context.Context, err error) {
-			reads, read, err = r.Reader.Shares.Await(ctx, p, size.Price())
+			reads, read, err = r.Reads.Shares.Await(ctx, p, size.Price())
 			return reads, err
 		})
 		return readShare{ctx, func(context.Context) (context.Context, error) { return await() }, end}, nil
 	}
-	reads, read, err := r.Reader.Shares.Admit(ctx, p, size.Price())
+	reads, read, err := r.Reads.Shares.Admit(ctx, p, size.Price())
 	limit.ClearSize(op) // over a stream a second response says that there are no more
 	return readShare{ctx: reads, end: func(response *graphql.Response) {
 		read.EndAt(size.ActualPrice(fieldsOf(response)))

@@ -94,7 +94,7 @@ func (r *scheduleResolver) SlotsBetween(ctx context.Context, obj *models.Schedul
 
 func (r *scheduleResolver) Jobs(ctx context.Context, obj *models.Schedule, first *int, after *string) (*JobConnection, error) {
 	only := models.JobFilter{ScheduleID: obj.ID}
-	page, err := r.Reader.Jobs(ctx, principal(ctx), only, pageOf(first, after))
+	page, err := r.Reads.Jobs.List(ctx, principal(ctx), only, pageOf(first, after))
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (r *queryResolver) Version(ctx context.Context) (string, error) {
 }
 
 func (r *queryResolver) Ids(ctx context.Context, prefix string) ([]string, error) {
-	return r.Reader.IDs(ctx, principal(ctx), prefix)
+	return r.Reads.Directory.IDs(ctx, principal(ctx), prefix)
 }
 
 func (r *viewerResolver) Account(ctx context.Context, obj *jobs.Principal) (*models.Account, error) {
@@ -34,7 +34,7 @@ func (r *viewerResolver) KeyName(ctx context.Context, obj *jobs.Principal) (*str
 	if obj.KeyID == "" {
 		return nil, nil
 	}
-	names, err := r.Reader.KeyNames(ctx, *obj, []models.KeyID{obj.KeyID})
+	names, err := r.Reads.Directory.KeyNames(ctx, *obj, []models.KeyID{obj.KeyID})
 	name := names[obj.KeyID]
 	return &name, err
 }

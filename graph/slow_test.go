@@ -41,7 +41,7 @@ func TestSlowReader(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			served := guarded(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
+			served := guarded(graph.New(&graph.Resolver{Reads: s.Reads, Watcher: s.Watcher},
 				&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{WriteTimeout: time.Second, PingEvery: time.Second}),
 				time.Second)
 			tidy, left := jobstest.Tidy(t, served)

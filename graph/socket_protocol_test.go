@@ -291,7 +291,7 @@ func TestSocketProtocol(t *testing.T) {
 func TestStreamsPerKey(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	server := httptest.NewServer(graph.New(&graph.Resolver{Reader: s.Reader, Watcher: s.Watcher},
+	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: s.Reads, Watcher: s.Watcher},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
 	t.Cleanup(server.Close)
 	key := s.Secrets[models.RoleClient]

@@ -48,7 +48,7 @@ func countReads(t *testing.T, s *jobstest.Stack) *counter {
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	s.Reader.DB = bun.NewDB(stdlib.OpenDBFromPool(pool), pgdialect.New(), bun.WithDiscardUnknownColumns())
+	s.ReadOver(bun.NewDB(stdlib.OpenDBFromPool(pool), pgdialect.New(), bun.WithDiscardUnknownColumns()))
 	return c
 }
 

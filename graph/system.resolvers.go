@@ -14,7 +14,7 @@ import (
 )
 
 func (r *queryResolver) System(ctx context.Context) (*query.System, error) {
-	return r.Reader.System(ctx)
+	return r.Reads.History.System(ctx)
 }
 
 func (r *queryResolver) Doctor(ctx context.Context) ([]*doctor.Finding, error) {

@@ -13,14 +13,14 @@ import (
 )
 
 func (r *mutationResolver) SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*models.SavedView, error) {
-	return r.Reader.Views().Save(ctx, principal(ctx), views.ViewInput{ID: models.ViewID(valueOr(id, "")), Name: name, Query: query,
+	return r.Reads.Views.Save(ctx, principal(ctx), views.ViewInput{ID: models.ViewID(valueOr(id, "")), Name: name, Query: query,
 		Shared: valueOr(shared, false)})
 }
 
 func (r *mutationResolver) DeleteView(ctx context.Context, id string) (string, error) {
-	return id, r.Reader.Views().Delete(ctx, principal(ctx), models.ViewID(id))
+	return id, r.Reads.Views.Delete(ctx, principal(ctx), models.ViewID(id))
 }
 
 func (r *queryResolver) SavedViews(ctx context.Context) ([]*models.SavedView, error) {
-	return r.Reader.Views().List(ctx, principal(ctx))
+	return r.Reads.Views.List(ctx, principal(ctx))
 }

@@ -44,11 +44,11 @@ func (r *mutationResolver) RedeliverWebhook(ctx context.Context, deliveryID stri
 }
 
 func (r *queryResolver) WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error) {
-	return r.Reader.WebhookEndpoints(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
+	return r.Reads.Webhooks.Endpoints(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
 func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error) {
-	return connected(r.Reader.WebhookDeliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
+	return connected(r.Reads.Webhooks.Deliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
 		JobID: models.JobID(valueOr(jobID, "")), EndpointID: models.WebhookEndpointID(valueOr(endpointID, "")),
 		FailedOnly: valueOr(failedOnly, false),
 	}, pageOf(first, after)))

@@ -18,7 +18,7 @@ import (
 )
 
 func (r *leaseResolver) Model(ctx context.Context, obj *Lease) (*catalogue.Model, error) {
-	return r.Reader.Catalogue.Current().At(obj.Job.Model, obj.Job.ModelVersion), nil
+	return r.Reads.Models.Catalogue.Current().At(obj.Job.Model, obj.Job.ModelVersion), nil
 }
 
 func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error) {
@@ -131,7 +131,7 @@ func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []mo
 		PoolID: models.PoolID(valueOr(poolID, "")), Status: status,
 		GPUType: valueOr(gpuType, ""), Zone: valueOr(zone, ""), Version: valueOr(agentVersion, ""), Quarantined: valueOr(quarantined, false),
 	}
-	page, err := r.Reader.Workers(ctx, only, pageOf(first, after))
+	page, err := r.Reads.Fleet.Workers(ctx, only, pageOf(first, after))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (r *queryResolver) Workers(ctx context.Context, poolID *string, status []mo
 }
 
 func (r *queryResolver) Worker(ctx context.Context, id string) (*models.Worker, error) {
-	return r.Reader.Worker(ctx, models.WorkerID(id))
+	return r.Reads.Fleet.Worker(ctx, models.WorkerID(id))
 }
 
 func (r *workerResolver) Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error) {
@@ -151,12 +151,12 @@ func (r *workerResolver) CurrentJob(ctx context.Context, obj *models.Worker) (*m
 }
 
 func (r *workerResolver) Models(ctx context.Context, obj *models.Worker) ([]string, error) {
-	served, _ := r.Reader.Catalogue.Current().Split(obj.Offer)
+	served, _ := r.Reads.Models.Catalogue.Current().Split(obj.Offer)
 	return served, nil
 }
 
 func (r *workerResolver) RefusedModels(ctx context.Context, obj *models.Worker) ([]*catalogue.Refusal, error) {
-	_, refused := r.Reader.Catalogue.Current().Split(obj.Offer)
+	_, refused := r.Reads.Models.Catalogue.Current().Split(obj.Offer)
 	return pointers(refused), nil
 }
 
@@ -169,7 +169,7 @@ func (r *workerResolver) GpuHistory(ctx context.Context, obj *models.Worker) (*m
 }
 
 func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerConnection) (int, error) {
-	return r.Reader.CountWorkers(ctx, obj.filter)
+	return r.Reads.Fleet.CountWorkers(ctx, obj.filter)
 }
 
 func (r *Resolver) Lease() LeaseResolver { return &leaseResolver{r} }

@@ -24,8 +24,8 @@ func TestTimes(t *testing.T) {
 	}
 	times := func(t *testing.T, s *jobstest.Stack, id models.JobID) (waited, ran float64) {
 		t.Helper()
-		require.NoError(t, s.Reader.Clock.Pass(t.Context()))
-		job, now := s.Reload(t, id), s.Reader.Clock.Now()
+		require.NoError(t, s.Reads.Jobs.Clock.Pass(t.Context()))
+		job, now := s.Reload(t, id), s.Reads.Jobs.Clock.Now()
 		require.NotNil(t, job.Waited(now))
 		require.NotNil(t, job.Ran(now))
 		return *job.Waited(now), *job.Ran(now)

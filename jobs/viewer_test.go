@@ -97,7 +97,7 @@ func TestViewer(t *testing.T) {
 	}
 	require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 
-	seen, err := s.Reader.Job(t.Context(), viewer, job.ID)
+	seen, err := s.Reads.Jobs.Get(t.Context(), viewer, job.ID)
 	require.NoError(t, err)
 	require.Equal(t, job.ID, seen.ID)
 	accounts, err := s.Accounts.List(t.Context(), viewer, paging.Request{First: 5})

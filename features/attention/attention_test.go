@@ -110,7 +110,7 @@ func TestCauses(t *testing.T) {
 	_, _, err = s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://dead.example.com/hook", models.FormatStandard, nil)
 	require.NoError(t, err)
 	s.Exec(t, "UPDATE webhook_endpoints SET failing_since = clock_timestamp() - interval '1 hour', failed_tries = 9 WHERE url IS NOT NULL")
-	reader := attention.Finder{Jobs: s.Reader, Alerts: s.Alerts}
+	reader := attention.Finder{Reads: s.Reads, Alerts: s.Alerts}
 
 	found, err := reader.Causes(t.Context(), s.Admin)
 	_, refused := reader.Causes(t.Context(), s.Client)

@@ -6,14 +6,12 @@ import (
 
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/query"
-	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
 )
 
 // Finder reads the causes.
 type Finder struct {
-	Jobs   *query.Reader
+	Reads  *query.Reads
 	Alerts *alert.Desk
 }
 
@@ -39,22 +37,22 @@ func (r *Finder) Facts(ctx context.Context, p jobs.Principal, o *query.Overview)
 	if f.Alerts, err = r.Alerts.Active(ctx, p); err != nil {
 		return f, err
 	}
-	if f.Pools, err = r.Jobs.Pools(ctx); err != nil {
+	if f.Pools, err = r.Reads.Fleet.Pools(ctx); err != nil {
 		return f, err
 	}
-	if f.Shares, err = r.Jobs.LaneShares(ctx, "", 1); err != nil {
+	if f.Shares, err = r.Reads.Queues.Shares(ctx, "", 1); err != nil {
 		return f, err
 	}
-	if f.Failures, err = models.ListFailureSources(ctx, r.Jobs.DB, failuresWithin, mostSources); err != nil {
-		return f, apierror.Wrap(err, "read why jobs fail")
+	if f.Failures, err = r.Reads.Jobs.FailureSources(ctx, failuresWithin, mostSources); err != nil {
+		return f, err
 	}
-	f.Endpoints, err = models.ListFailingEndpoints(ctx, r.Jobs.DB, leastTime, leastTries, mostEndpoints)
-	return f, apierror.Wrap(err, "read the endpoints that fail")
+	f.Endpoints, err = r.Reads.Webhooks.Failing(ctx, leastTime, leastTries, mostEndpoints)
+	return f, err
 }
 
 // Causes reads what an operator should look at, the most urgent first.
 func (r *Finder) Causes(ctx context.Context, p jobs.Principal) ([]Cause, error) {
-	o, err := r.Jobs.Overview(ctx, p)
+	o, err := r.Reads.History.Overview(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func TestUpdateAccount(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, []int{7, 1, 300}, []int{account.MaxQueued, account.MaxRunning, account.SubmitsPerMinute})
-		log, err := s.Reader.AuditLog(t.Context(), s.Admin, string(s.Account.ID), paging.Request{First: 1})
+		log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, string(s.Account.ID), paging.Request{First: 1})
 		require.NoError(t, err)
 		require.JSONEq(t, `{"name": "client", "before": {"tier": "ENTERPRISE", "maxRunning": 200}, "after": {"tier": "FREE", "maxRunning": 1}}`,
 			string(log.Items[0].Payload))

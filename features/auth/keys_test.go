@@ -64,7 +64,7 @@ func TestCreateKey(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, at.Truncate(time.Second), key.ExpiresAt)
-		log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
+		log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
 		require.NoError(t, err)
 		require.Contains(t, string(log.Items[0].Payload), `"2100-01-02T03:04:05Z"`)
 	})
@@ -185,7 +185,7 @@ func TestBootstrap(t *testing.T) {
 		require.Equal(t, 1, made)
 		_, _, err := s.Keys.Bootstrap(t.Context(), "other", "another", true)
 		require.NoError(t, err, "the first one may be lost")
-		log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 2})
+		log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 2})
 		require.NoError(t, err)
 		require.Equal(t, "createApiKey", log.Items[0].Action)
 		require.Equal(t, "createAccount", log.Items[1].Action)
@@ -220,7 +220,7 @@ func TestSessions(t *testing.T) {
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, p.KeyID))
 		require.False(t, lives(token))
 
-		log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 4})
+		log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 4})
 		require.NoError(t, err)
 		var actions []string
 		for _, e := range log.Items {
@@ -296,7 +296,7 @@ func TestAudit(t *testing.T) {
 		_, err = s.Bulk.Pass(t.Context())
 
 		require.NoError(t, err)
-		log, err := s.Reader.AuditLog(t.Context(), s.Admin, string(job.ID), paging.Request{First: 2})
+		log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, string(job.ID), paging.Request{First: 2})
 		require.NoError(t, err)
 		require.Len(t, log.Items, 1)
 		require.Equal(t, "cancelJob", log.Items[0].Action)

@@ -27,7 +27,7 @@ func requireCode(t *testing.T, code apierror.Code, err error, note ...any) {
 // newestAct returns the newest entry of the audit log.
 func newestAct(t *testing.T, s *jobstest.Stack) *models.AuditEntry {
 	t.Helper()
-	log, err := s.Reader.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
+	log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
 	require.NoError(t, err)
 	return log.Items[0].AuditEntry
 }
@@ -64,7 +64,7 @@ func TestMember(t *testing.T) {
 		act := newestAct(t, s)
 		require.Equal(t, "ana@example.com (operator)", act.Actor)
 		require.Equal(t, p.Member.ID, act.MemberID)
-		names, err := s.Reader.KeyNames(t.Context(), s.Admin, []models.KeyID{p.KeyID})
+		names, err := s.Reads.Directory.KeyNames(t.Context(), s.Admin, []models.KeyID{p.KeyID})
 		require.NoError(t, err)
 		require.Equal(t, "ana@example.com", names[p.KeyID], "other rows name the member, too")
 		sessions, err := s.Members.Sessions(t.Context(), p)

@@ -79,7 +79,7 @@ func TestStands(t *testing.T) {
 			requireCode(t, apierror.CodeForbidden, err, name)
 		}
 
-		paused, err := s.Reader.Pauses(t.Context())
+		paused, err := s.Reads.Queues.Pauses(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, paused, "nothing was changed")
 		members, err := s.Members.List(t.Context(), s.Admin)

@@ -54,10 +54,10 @@ func TestOfferedModels(t *testing.T) {
 			{Model: "ltx-video", Reason: "it runs on L4, L40S, A100, H100, not on Commodore 64"},
 			{Model: "coral", Reason: "it is not in the catalogue"}, {Model: "no", Reason: "it is not in the catalogue"},
 		}, refused)
-		status, err := s.Reader.Model(t.Context(), s.Registry.Catalogue.Current(), "ltx-video", 0)
+		status, err := s.Reads.Models.Get(t.Context(), s.Registry.Catalogue.Current(), "ltx-video", 0)
 		require.NoError(t, err)
 		require.False(t, status.Available)
-		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, query.WaitNoPool, why[job.ID][0].Code)
 		s.Submit(t)

@@ -43,14 +43,14 @@ func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, poo
 // scalingHistory returns a pool's newest decisions.
 func scalingHistory(t *testing.T, s *jobstest.Stack, pool *models.Pool, first int) []*models.ScalingDecision {
 	t.Helper()
-	found, err := s.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
+	found, err := s.Reads.Fleet.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
 	require.NoError(t, err)
 	return found[pool.ID]
 }
 
 func poolStatus(t *testing.T, s *jobstest.Stack, pool *models.Pool) *query.PoolStatus {
 	t.Helper()
-	status, err := s.Reader.Pool(t.Context(), pool.ID)
+	status, err := s.Reads.Fleet.Pool(t.Context(), pool.ID)
 	require.NoError(t, err)
 	return status
 }
@@ -88,7 +88,7 @@ func TestScale(t *testing.T) {
 
 		require.NoError(t, scaler.Scale(t.Context()))
 
-		why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Contains(t, why[job.ID][0].Message, "its pools have workers at certain hours only, again from ")
 		require.WithinDuration(t, opens, why[job.ID][0].Until, 0)

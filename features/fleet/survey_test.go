@@ -74,7 +74,7 @@ func TestSurvey(t *testing.T) {
 		s, scaler, provider, pool := scaled(t, 2, 2)
 		require.NoError(t, scaler.Scale(t.Context()))
 		workers := enrol(t, s, provider, pool)
-		gone, err := s.Reader.Worker(t.Context(), workers[0].WorkerID)
+		gone, err := s.Reads.Fleet.Worker(t.Context(), workers[0].WorkerID)
 		require.NoError(t, err)
 		_, err = s.Registrar.Deregister(t.Context(), workers[0], workers[0].WorkerID)
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestSurvey(t *testing.T) {
 		broken := &failing{Provider: provider, list: errors.New("no such file"), delete: errors.New("it may not be deleted")}
 		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": broken}}
 		read := func() *query.PoolStatus {
-			found, err := s.Reader.Pool(t.Context(), pool.ID)
+			found, err := s.Reads.Fleet.Pool(t.Context(), pool.ID)
 			require.NoError(t, err)
 			return found
 		}
@@ -242,7 +242,7 @@ func TestClosedPools(t *testing.T) {
 		_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
 		require.NoError(t, err)
 
-		reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+		reasons, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
 
 		require.NoError(t, err)
 		require.Equal(t, "POOL_PAUSED", string(reasons[job.ID][0].Code))

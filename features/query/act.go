@@ -26,14 +26,14 @@ func (n Names) named(value string) string {
 }
 
 // actNames returns the names of all that acts of the audit log mention by id.
-func (r *Reader) actNames(ctx context.Context, acts []*models.AuditEntry) (Names, error) {
+func (r *History) actNames(ctx context.Context, acts []*models.AuditEntry) (Names, error) {
 	ids := map[string]bool{}
 	for _, act := range acts {
 		ids[act.Target] = true
 		readAct(act.Payload).each(func(value string) { ids[value] = true })
 	}
 	maps.DeleteFunc(ids, func(id string, _ bool) bool { return models.IDKind(id) == "" })
-	names, err := models.NamesOf(ctx, r.DB, slices.Sorted(maps.Keys(ids)))
+	names, err := models.NamesOf(ctx, r.db, slices.Sorted(maps.Keys(ids)))
 	if err != nil {
 		return nil, fmt.Errorf("read the names in the audit log: %w", err)
 	}

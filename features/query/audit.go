@@ -22,12 +22,12 @@ type Act struct {
 
 // AuditLog lists what operators did (to one target, unless it is ""), newest
 // first. It is for ADMIN.
-func (r *Reader) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*Act], error) {
-	return r.SearchAudit(ctx, p, models.AuditFilter{Target: target}, of)
+func (r *History) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*Act], error) {
+	return r.Audit(ctx, p, models.AuditFilter{Target: target}, of)
 }
 
-// SearchAudit lists the acts that match, newest first. It is for ADMIN.
-func (r *Reader) SearchAudit(ctx context.Context, p jobs.Principal, f models.AuditFilter, of paging.Request) (*paging.Page[*Act], error) {
+// Audit lists the acts that match, newest first. It is for ADMIN.
+func (r *History) Audit(ctx context.Context, p jobs.Principal, f models.AuditFilter, of paging.Request) (*paging.Page[*Act], error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (r *Reader) SearchAudit(ctx context.Context, p jobs.Principal, f models.Aud
 	if err != nil {
 		return nil, err
 	}
-	found, err := models.SearchAudit(ctx, r.DB, f, models.AuditID(mark), of.First+1)
+	found, err := models.SearchAudit(ctx, r.db, f, models.AuditID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list the audit log: %w", err)
 	}

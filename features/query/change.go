@@ -67,7 +67,7 @@ type ChangeFilter struct {
 // halts, accounts, members, keys, silences, and the versions and settings of processes. It is for
 // OPERATOR and VIEWER; the whole audit log is for ADMIN. It returns INVALID_INPUT for an unknown
 // kind, and for an until that is not after since.
-func (r *Reader) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, of paging.Request) (*paging.Page[*Change], error) {
+func (r *History) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, of paging.Request) (*paging.Page[*Change], error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (r *Reader) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter, 
 	if err != nil {
 		return nil, err
 	}
-	acts, err := models.ListActs(ctx, r.DB, models.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until},
+	acts, err := models.ListActs(ctx, r.db, models.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until},
 		models.AuditID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list the changes: %w", err)

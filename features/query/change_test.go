@@ -23,7 +23,7 @@ func TestChanges(t *testing.T) {
 	all := paging.Request{First: 50}
 	titles := func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f query.ChangeFilter) (found []string) {
 		t.Helper()
-		page, err := s.Reader.Changes(t.Context(), p, f, all)
+		page, err := s.Reads.History.Changes(t.Context(), p, f, all)
 		require.NoError(t, err)
 		for _, c := range page.Items {
 			found = append(found, c.Title)
@@ -51,7 +51,7 @@ func TestChanges(t *testing.T) {
 		_, err = s.Canceller.Cancel(t.Context(), s.Admin, job.ID)
 		require.NoError(t, err)
 
-		page, err := s.Reader.Changes(t.Context(), viewer, query.ChangeFilter{}, all)
+		page, err := s.Reads.History.Changes(t.Context(), viewer, query.ChangeFilter{}, all)
 		require.NoError(t, err)
 		var told []string
 		for _, c := range page.Items {
@@ -98,18 +98,18 @@ func TestChanges(t *testing.T) {
 		_, _, err = s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: acme.ID, Role: models.RoleClient, Name: "ci"})
 		require.NoError(t, err)
 
-		page, err := s.Reader.Changes(t.Context(), s.Admin, query.ChangeFilter{}, all)
+		page, err := s.Reads.History.Changes(t.Context(), s.Admin, query.ChangeFilter{}, all)
 		require.NoError(t, err)
-		acts, err := s.Reader.AuditLog(t.Context(), s.Admin, "", all)
+		acts, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", all)
 		require.NoError(t, err)
-		_, refused := s.Reader.AuditLog(t.Context(), s.Client, "", all)
+		_, refused := s.Reads.History.AuditLog(t.Context(), s.Client, "", all)
 
 		require.Equal(t, "Key ci created", page.Items[0].Title)
 		require.Contains(t, page.Items[0].Details, "account: acme ("+string(acme.ID)+")")
 		require.Contains(t, titles(t, s, s.Admin, query.ChangeFilter{}), "Host of worker gpu-host-7 quarantined")
 		require.Equal(t, "ci", *acts.Items[0].TargetName)
 		require.Contains(t, acts.Items[0].Details, "account: acme ("+string(acme.ID)+")")
-		of, err := s.Reader.AuditLog(t.Context(), s.Admin, string(worker.WorkerID), all)
+		of, err := s.Reads.History.AuditLog(t.Context(), s.Admin, string(worker.WorkerID), all)
 		require.NoError(t, err)
 		require.Equal(t, "gpu-host-7", *of.Items[0].TargetName)
 		jobstest.RequireCode(t, refused, apierror.CodeForbidden)
@@ -130,10 +130,10 @@ func TestChanges(t *testing.T) {
 		require.Equal(t, []string{"Free lane paused"}, titles(t, s, s.Admin, query.ChangeFilter{Target: "FREE"}))
 		require.Empty(t, titles(t, s, s.Admin, query.ChangeFilter{Until: time.Now().Add(-time.Hour)}))
 		queues := query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeQueue}}
-		first, err := s.Reader.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2})
+		first, err := s.Reads.History.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2})
 		require.NoError(t, err)
 		require.True(t, first.More)
-		rest, err := s.Reader.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2, After: first.End})
+		rest, err := s.Reads.History.Changes(t.Context(), s.Admin, queues, paging.Request{First: 2, After: first.End})
 		require.NoError(t, err)
 		require.Len(t, rest.Items, 1)
 		require.False(t, rest.More)
@@ -143,13 +143,13 @@ func TestChanges(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, err := s.Reader.Changes(t.Context(), s.Client, query.ChangeFilter{}, all)
+		_, err := s.Reads.History.Changes(t.Context(), s.Client, query.ChangeFilter{}, all)
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		for name, f := range map[string]query.ChangeFilter{
 			"unknown kind": {Kinds: []query.ChangeKind{"COFFEE"}}, "NUL": {Target: "a\x00"}, "long": {Target: strings.Repeat("x", 300)},
 			"backwards": {Since: time.Now(), Until: time.Now().Add(-time.Hour)},
 		} {
-			_, err := s.Reader.Changes(t.Context(), s.Admin, f, all)
+			_, err := s.Reads.History.Changes(t.Context(), s.Admin, f, all)
 			require.True(t, apierror.HasCode(err, apierror.CodeInvalidInput), name)
 		}
 	})
@@ -207,7 +207,7 @@ func TestChangesOfProcesses(t *testing.T) {
 	processes := query.ChangeFilter{Kinds: []query.ChangeKind{query.ChangeProcess}}
 	count := func() int {
 		t.Helper()
-		page, err := s.Reader.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
+		page, err := s.Reads.History.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
 		require.NoError(t, err)
 		return len(page.Items)
 	}
@@ -227,7 +227,7 @@ func TestChangesOfProcesses(t *testing.T) {
 	settings["REELAY_SPOT_PERCENT"] = "50"
 	start("1.1", settings)
 
-	page, err := s.Reader.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
+	page, err := s.Reads.History.Changes(t.Context(), s.Admin, processes, paging.Request{First: 50})
 	require.NoError(t, err)
 	require.Len(t, page.Items, 1)
 	require.Equal(t, []string{

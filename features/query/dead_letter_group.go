@@ -10,9 +10,9 @@ import (
 
 // FailingHosts returns on which hosts the newest dead letters of each of these causes ended, at
 // most newest of each cause, by fingerprint. The host with the most comes first.
-func (r *Reader) FailingHosts(ctx context.Context, fingerprints []string, resolved bool, newest int) (map[string][]*models.FailingHost,
+func (r *DeadLetters) FailingHosts(ctx context.Context, fingerprints []string, resolved bool, newest int) (map[string][]*models.FailingHost,
 	error) {
-	found, err := models.ListFailingHosts(ctx, r.DB, fingerprints, resolved, newest)
+	found, err := models.ListFailingHosts(ctx, r.db, fingerprints, resolved, newest)
 	if err != nil {
 		return nil, apierror.Wrap(err, "list failing hosts")
 	}
@@ -23,12 +23,12 @@ func (r *Reader) FailingHosts(ctx context.Context, fingerprints []string, resolv
 	return hosts, nil
 }
 
-// DeadLetterGroup returns the dead letters with one cause, open or resolved, or NOT_FOUND.
-func (r *Reader) DeadLetterGroup(ctx context.Context, fingerprint string, resolved bool) (*models.DeadLetterGroup, error) {
+// Group returns the dead letters with one cause, open or resolved, or NOT_FOUND.
+func (r *DeadLetters) Group(ctx context.Context, fingerprint string, resolved bool) (*models.DeadLetterGroup, error) {
 	if err := ValidDeadLetterFilter(models.DeadLetterFilter{Fingerprint: fingerprint}); err != nil {
 		return nil, err
 	}
-	groups, err := models.GroupDeadLetters(ctx, r.DB, models.DeadLetterFilter{Fingerprint: fingerprint, Resolved: resolved}, 1)
+	groups, err := models.GroupDeadLetters(ctx, r.db, models.DeadLetterFilter{Fingerprint: fingerprint, Resolved: resolved}, 1)
 	if err == nil && len(groups) == 0 {
 		return nil, apierror.NotFound("dead letter group")
 	}
@@ -38,15 +38,15 @@ func (r *Reader) DeadLetterGroup(ctx context.Context, fingerprint string, resolv
 	return groups[0], nil
 }
 
-// DeadLetterAttempts returns the attempts of a dead letter's run, oldest first.
-func (r *Reader) DeadLetterAttempts(ctx context.Context, letter *models.DeadLetter) ([]*models.Attempt, error) {
-	all, err := r.Attempts(ctx, []models.JobID{letter.JobID})
-	return slices.DeleteFunc(all, func(a *models.Attempt) bool { return a.Run != letter.Run }), err
+// Attempts returns the attempts of a dead letter's run, oldest first.
+func (r *DeadLetters) Attempts(ctx context.Context, letter *models.DeadLetter) ([]*models.Attempt, error) {
+	all, err := models.ListAttempts(ctx, r.db, []models.JobID{letter.JobID})
+	return slices.DeleteFunc(all, func(a *models.Attempt) bool { return a.Run != letter.Run }), apierror.Wrap(err, "list attempts")
 }
 
-// DeadLetterWorkers returns the workers of the last attempts of these dead letters. Those without an
+// Workers returns the workers of the last attempts of these dead letters. Those without an
 // attempt are left out.
-func (r *Reader) DeadLetterWorkers(ctx context.Context, letters []*models.DeadLetter) (map[models.DeadLetterID]*models.Worker, error) {
+func (r *DeadLetters) Workers(ctx context.Context, letters []*models.DeadLetter) (map[models.DeadLetterID]*models.Worker, error) {
 	if len(letters) == 0 {
 		return nil, nil
 	}
@@ -54,9 +54,9 @@ func (r *Reader) DeadLetterWorkers(ctx context.Context, letters []*models.DeadLe
 	for _, d := range letters {
 		jobs = append(jobs, d.JobID)
 	}
-	attempts, err := r.Attempts(ctx, jobs)
+	attempts, err := models.ListAttempts(ctx, r.db, jobs)
 	if err != nil {
-		return nil, err
+		return nil, apierror.Wrap(err, "list attempts")
 	}
 	type run struct {
 		job models.JobID
@@ -70,9 +70,9 @@ func (r *Reader) DeadLetterWorkers(ctx context.Context, letters []*models.DeadLe
 	}
 	workers := map[models.WorkerID]*models.Worker{}
 	if len(ids) > 0 {
-		found, err := r.WorkersByID(ctx, ids)
+		found, err := models.GetWorkers(ctx, r.db, ids)
 		if err != nil {
-			return nil, err
+			return nil, apierror.Wrap(err, "read workers")
 		}
 		for _, w := range found {
 			workers[w.ID] = w

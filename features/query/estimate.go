@@ -17,10 +17,10 @@ import (
 // countOwn bounds how many of an account's jobs are counted between two requested ones.
 const countOwn = 10_000
 
-// EstimateJobs forecasts the start and the completion of each of these jobs. It omits ended
+// Estimates forecasts the start and the completion of each of these jobs. It omits ended
 // jobs, and jobs without a forecast. It takes the same few statements for one job as for many,
 // and none if the forecast is unknown.
-func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
+func (r *Jobs) Estimates(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
 	found := map[models.JobID]estimate.JobEstimate{}
 	accounts := map[models.AccountID]*models.Account{}
 	var queued []models.JobID
@@ -32,27 +32,27 @@ func (r *Reader) EstimateJobs(ctx context.Context, rows []*models.Job) (map[mode
 			queued = append(queued, job.ID)
 		}
 	}
-	if len(accounts) == 0 || !r.Estimates.Knows() {
+	if len(accounts) == 0 || !r.estimates.Knows() {
 		return found, nil
 	}
-	now, err := models.Now(ctx, r.DB)
+	now, err := models.Now(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("estimate jobs: %w", err)
 	}
-	known, err := models.GetAccounts(ctx, r.DB, slices.Collect(maps.Keys(accounts)))
+	known, err := models.GetAccounts(ctx, r.db, slices.Collect(maps.Keys(accounts)))
 	if err != nil {
 		return nil, fmt.Errorf("estimate jobs: %w", err)
 	}
 	accounts = lo.KeyBy(known, func(a *models.Account) models.AccountID { return a.ID })
 	ahead := map[models.JobID]models.OwnAhead{}
 	if len(queued) > 0 {
-		counted, err := models.CountOwnAhead(ctx, r.DB, queued, countOwn)
+		counted, err := models.CountOwnAhead(ctx, r.db, queued, countOwn)
 		if err != nil {
 			return nil, fmt.Errorf("count what is ahead: %w", err)
 		}
 		ahead = lo.KeyBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
 	}
-	r.Estimates.Look(func(o *estimate.Forecast) {
+	r.estimates.Look(func(o *estimate.Forecast) {
 		for _, job := range rows {
 			if account := accounts[job.AccountID]; account != nil {
 				if e, ok := o.Job(job, account, ahead[job.ID].Count, now); ok {
@@ -72,14 +72,14 @@ type QueueWait struct {
 	P50, P95 float64
 }
 
-// QueueWaits returns how long recently started jobs waited, by tier and model. An empty model
+// Waits returns how long recently started jobs waited, by tier and model. An empty model
 // stands for the whole tier. It reads the history, as the overview and the charts do.
-func (r *Reader) QueueWaits(ctx context.Context) (waits []QueueWait, err error) {
-	now, err := models.Now(ctx, r.DB)
+func (r *Queues) Waits(ctx context.Context) (waits []QueueWait, err error) {
+	now, err := models.Now(ctx, r.db)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read how long jobs waited")
 	}
-	hour, err := r.History.Window(ctx, now.UTC().Truncate(time.Minute).Add(-hourSpan), now)
+	hour, err := r.timeline.Window(ctx, now.UTC().Truncate(time.Minute).Add(-hourSpan), now)
 	if err != nil {
 		return nil, err
 	}

@@ -8,14 +8,24 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
+	"github.com/uptrace/bun"
 )
 
-// Workers lists workers, newest first. It is for operators.
-func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of paging.Request) (*paging.Page[*models.Worker], error) {
+// Fleet reads pools, their workers and machines. It is for operators, unless a method says otherwise.
+type Fleet struct {
+	db        *bun.DB
+	catalogue *catalogue.Catalogue
+	// checkpoints may be nil.
+	checkpoints *checkpoints.Plans
+}
+
+// Workers lists workers, newest first.
+func (r *Fleet) Workers(ctx context.Context, f models.WorkerFilter, of paging.Request) (*paging.Page[*models.Worker], error) {
 	all := paging.ListOf("wrk", f)
 	mark, err := all.Begin(of)
 	if err != nil {
@@ -24,7 +34,7 @@ func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of paging.R
 	if f.PoolID != "" && !f.PoolID.Valid() {
 		return nil, apierror.NotFound("pool")
 	}
-	found, err := models.ListWorkers(ctx, r.DB, f, models.WorkerID(mark), of.First+1)
+	found, err := models.ListWorkers(ctx, r.db, f, models.WorkerID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
@@ -32,32 +42,32 @@ func (r *Reader) Workers(ctx context.Context, f models.WorkerFilter, of paging.R
 }
 
 // CountWorkers counts workers up to CountLimit. CountLimit+1 means more.
-func (r *Reader) CountWorkers(ctx context.Context, f models.WorkerFilter) (int, error) {
-	n, err := models.CountWorkers(ctx, r.DB, f, CountLimit+1)
+func (r *Fleet) CountWorkers(ctx context.Context, f models.WorkerFilter) (int, error) {
+	n, err := models.CountWorkers(ctx, r.db, f, CountLimit+1)
 	return n, apierror.Wrap(err, "count workers")
 }
 
 // Worker returns a worker, or NOT_FOUND.
-func (r *Reader) Worker(ctx context.Context, id models.WorkerID) (*models.Worker, error) {
+func (r *Fleet) Worker(ctx context.Context, id models.WorkerID) (*models.Worker, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("worker")
 	}
-	return jobs.GetWorker(ctx, r.DB, id)
+	return jobs.GetWorker(ctx, r.db, id)
 }
 
 // SeesWorker reports whether a client may see a worker: one that has worked on a job of the
 // client.
-func (r *Reader) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
+func (r *Fleet) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
 	if p.May(models.RoleViewer) {
 		return true, nil
 	}
-	seen, err := models.WorkerServed(ctx, r.DB, id, p.AccountID)
+	seen, err := models.WorkerServed(ctx, r.db, id, p.AccountID)
 	return seen, apierror.Wrap(err, "read worker %s", id)
 }
 
-// Queues counts waiting and running jobs by lane and model.
-func (r *Reader) Queues(ctx context.Context) ([]models.QueueCount, error) {
-	counts, err := models.CountQueues(ctx, r.DB)
+// Counts counts waiting and running jobs by lane and model.
+func (r *Queues) Counts(ctx context.Context) ([]models.QueueCount, error) {
+	counts, err := models.CountQueues(ctx, r.db)
 	return counts, apierror.Wrap(err, "count queues")
 }
 
@@ -77,8 +87,8 @@ type PoolStatus struct {
 func (p *PoolStatus) Paused() bool { return !p.PausedAt.IsZero() }
 
 // Pools lists all pools by name.
-func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
-	pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+func (r *Fleet) Pools(ctx context.Context) ([]*PoolStatus, error) {
+	pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -86,33 +96,33 @@ func (r *Reader) Pools(ctx context.Context) ([]*PoolStatus, error) {
 }
 
 // PoolsByID returns pools by their ids, in any order.
-func (r *Reader) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
-	pools, err := models.GetPools(ctx, r.DB, ids)
+func (r *Fleet) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
+	pools, err := models.GetPools(ctx, r.db, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read pools: %w", err)
 	}
 	return r.poolStatus(ctx, pools)
 }
 
-func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolStatus, error) {
-	counts, err := models.CountPoolWorkers(ctx, r.DB)
+func (r *Fleet) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolStatus, error) {
+	counts, err := models.CountPoolWorkers(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("count pool workers: %w", err)
 	}
-	loads, err := models.ListModelLoads(ctx, r.DB)
+	loads, err := models.ListModelLoads(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("list the loads of models: %w", err)
 	}
 	paused := lo.FilterMap(pools, func(p *models.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
 	names := map[string]string{}
 	if len(paused) > 0 {
-		if names, err = models.NamesOf(ctx, r.DB, paused); err != nil {
+		if names, err = models.NamesOf(ctx, r.db, paused); err != nil {
 			return nil, fmt.Errorf("read who paused pools: %w", err)
 		}
 	}
 	var found []*PoolStatus
 	for _, pool := range pools {
-		status := &PoolStatus{Pool: pool, CheckpointPlans: r.Checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
+		status := &PoolStatus{Pool: pool, CheckpointPlans: r.checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
 		if pool.PausedBy != "" {
 			status.PausedBy = new(cmp.Or(names[pool.PausedBy], pool.PausedBy))
 		}
@@ -142,7 +152,7 @@ func (r *Reader) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolS
 }
 
 // Pool returns a pool, or NOT_FOUND.
-func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error) {
+func (r *Fleet) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("pool")
 	}
@@ -158,12 +168,12 @@ func (r *Reader) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error
 
 // ScalingHistories returns the newest decisions of each of these pools, newest first, at most
 // first (1 to 200) of each.
-func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision,
+func (r *Fleet) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision,
 	error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	decisions, err := models.ListScalingDecisions(ctx, r.DB, pools, first)
+	decisions, err := models.ListScalingDecisions(ctx, r.db, pools, first)
 	found := make(map[models.PoolID][]*models.ScalingDecision, len(pools))
 	for _, d := range decisions {
 		found[d.PoolID] = append(found[d.PoolID], d)
@@ -172,19 +182,19 @@ func (r *Reader) ScalingHistories(ctx context.Context, pools []models.PoolID, fi
 }
 
 // GPUs returns the newest samples of these workers' GPUs, each worker's by index.
-func (r *Reader) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models.GPUState, error) {
-	found, err := models.ListGPUs(ctx, r.DB, workers)
+func (r *Fleet) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models.GPUState, error) {
+	found, err := models.ListGPUs(ctx, r.db, workers)
 	return found, apierror.Wrap(err, "list GPUs")
 }
 
 // GPUHistory returns how busy these workers' GPUs were in the last two hours.
-func (r *Reader) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*models.GPUHistory, error) {
-	found, err := models.ListGPUHistory(ctx, r.DB, workers)
+func (r *Fleet) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*models.GPUHistory, error) {
+	found, err := models.ListGPUHistory(ctx, r.db, workers)
 	return found, apierror.Wrap(err, "list the history of GPUs")
 }
 
 // PoolGPUs sums up the GPUs of each pool's workers.
-func (r *Reader) PoolGPUs(ctx context.Context) ([]models.PoolGPUs, error) {
-	found, err := models.SumPoolGPUs(ctx, r.DB)
+func (r *Fleet) PoolGPUs(ctx context.Context) ([]models.PoolGPUs, error) {
+	found, err := models.SumPoolGPUs(ctx, r.db)
 	return found, apierror.Wrap(err, "sum up the GPUs of pools")
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // Halts returns what operators have halted. It is for those who may read what operators read.
-func (r *Reader) Halts(ctx context.Context, p jobs.Principal) ([]models.Halt, error) {
+func (r *Queues) Halts(ctx context.Context, p jobs.Principal) ([]models.Halt, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	halts, err := models.ListHalts(ctx, r.DB)
+	halts, err := models.ListHalts(ctx, r.db)
 	return halts, apierror.Wrap(err, "list what is halted")
 }

@@ -17,13 +17,13 @@ const (
 )
 
 // Health tells whether work gets stuck anywhere.
-func (r *Reader) Health(ctx context.Context) (*models.Health, error) {
-	h, err := models.ReadHealth(ctx, r.DB, StalledAfter, maxCountedDeadLetters)
+func (r *History) Health(ctx context.Context) (*models.Health, error) {
+	h, err := models.ReadHealth(ctx, r.db, StalledAfter, maxCountedDeadLetters)
 	return h, apierror.Wrap(err, "read the health")
 }
 
 // WorkerCounts counts the workers that have not ended, by state.
-func (r *Reader) WorkerCounts(ctx context.Context) ([]models.WorkerCount, error) {
-	counts, err := models.CountWorkersByStatus(ctx, r.DB)
+func (r *Fleet) WorkerCounts(ctx context.Context) ([]models.WorkerCount, error) {
+	counts, err := models.CountWorkersByStatus(ctx, r.db)
 	return counts, apierror.Wrap(err, "count the workers")
 }

@@ -10,7 +10,16 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
+
+// History reads the figures of all of Reelay, over time and as they are now, and what changed in it.
+type History struct {
+	db *bun.DB
+	// Timeline has the figures of the past.
+	Timeline *history.Timeline
+	queues   *Queues
+}
 
 // HistoryRequest asks for figures over time.
 type HistoryRequest struct {
@@ -48,8 +57,8 @@ func StepFor(length time.Duration) time.Duration {
 	return 24 * time.Hour
 }
 
-// HistoryOf returns figures over time, one series for each metric. It is for operators.
-func (r *Reader) HistoryOf(ctx context.Context, p jobs.Principal, of HistoryRequest) ([]*HistorySeries, error) {
+// Of returns figures over time, one series for each metric. It is for operators.
+func (r *History) Of(ctx context.Context, p jobs.Principal, of HistoryRequest) ([]*HistorySeries, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
@@ -59,7 +68,7 @@ func (r *Reader) HistoryOf(ctx context.Context, p jobs.Principal, of HistoryRequ
 	if of.Step == 0 {
 		of.Step = StepFor(of.To.Sub(of.From))
 	}
-	all, err := r.History.Series(ctx, of.From, of.To, of.Step)
+	all, err := r.Timeline.Series(ctx, of.From, of.To, of.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -89,30 +98,30 @@ const maxHeatHours = 168
 
 // HeatMap returns the use and the trouble of each type of GPU in each region over the last hours,
 // 1 to 168. It is for operators.
-func (r *Reader) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*history.HeatCell, error) {
+func (r *History) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*history.HeatCell, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	if hours < 1 || hours > maxHeatHours {
 		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxHeatHours)
 	}
-	now, err := models.Now(ctx, r.DB)
+	now, err := models.Now(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("read the heat map: %w", err)
 	}
-	f, err := r.History.Window(ctx, now.Add(-time.Duration(hours)*time.Hour), now)
+	f, err := r.Timeline.Window(ctx, now.Add(-time.Duration(hours)*time.Hour), now)
 	if err != nil {
 		return nil, err
 	}
-	_, workers, err := models.SampleHistory(ctx, r.DB, 1)
+	_, workers, err := models.SampleHistory(ctx, r.db, 1)
 	if err != nil {
 		return nil, fmt.Errorf("count workers: %w", err)
 	}
-	queues, err := r.Queues(ctx)
+	queues, err := r.queues.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+	known, err := models.ListPools(ctx, r.db, models.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -120,7 +129,7 @@ func (r *Reader) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*h
 	for i, pool := range known {
 		pools[i] = history.HeatPool{Pool: pool, Paused: !pool.PausedAt.IsZero(), Refused: pool.BackoffUntil.After(now)}
 	}
-	halts, err := models.ListHalts(ctx, r.DB)
+	halts, err := models.ListHalts(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("read the halts: %w", err)
 	}

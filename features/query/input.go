@@ -11,8 +11,8 @@ import (
 )
 
 // InputFiles returns the files that jobs start from, as far as they exist.
-func (r *Reader) InputFiles(ctx context.Context, ids []models.JobID) ([]*models.InputFile, error) {
-	found, err := models.ListInputFiles(ctx, r.DB, ids)
+func (r *Jobs) InputFiles(ctx context.Context, ids []models.JobID) ([]*models.InputFile, error) {
+	found, err := models.ListInputFiles(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "list the files of jobs")
 }
 
@@ -25,9 +25,9 @@ type InputOfJob struct {
 
 // Inputs returns the files that a job's params name, given those that exist: referenceImage
 // first, then by name.
-func (r *Reader) Inputs(job *models.Job, files []*models.InputFile) (all []*InputOfJob) {
+func (r *Jobs) Inputs(job *models.Job, files []*models.InputFile) (all []*InputOfJob) {
 	exist := lo.KeyBy(inputs.Name(job.Params, files), func(in inputs.Named) string { return in.Name })
-	for _, in := range r.Catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params) {
+	for _, in := range r.catalogue.Current().At(job.Model, job.ModelVersion).Inputs(job.Params) {
 		all = append(all, &InputOfJob{in, exist[in.Name].Artifact})
 	}
 	return all

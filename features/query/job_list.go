@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
@@ -12,15 +11,15 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Jobs lists jobs, newest first. A page may be shorter than requested, or empty, although
+// List lists jobs, newest first. A page may be shorter than requested, or empty, although
 // there are more jobs. Its End then marks how far it has searched.
-func (r *Reader) Jobs(ctx context.Context, p jobs.Principal, f models.JobFilter, of paging.Request) (*paging.Page[*models.Job], error) {
-	return r.JobsIn(ctx, p, models.OrderNewest, f, of)
+func (r *Jobs) List(ctx context.Context, p jobs.Principal, f models.JobFilter, of paging.Request) (*paging.Page[*models.Job], error) {
+	return r.ListIn(ctx, p, models.OrderNewest, f, of)
 }
 
-// JobsIn is Jobs in another order. Most orders list only the jobs that they are about, such as
+// ListIn is Jobs in another order. Most orders list only the jobs that they are about, such as
 // those that wait.
-func (r *Reader) JobsIn(
+func (r *Jobs) ListIn(
 	ctx context.Context, p jobs.Principal, order models.JobOrder, f models.JobFilter, of paging.Request,
 ) (*paging.Page[*models.Job], error) {
 	if !slices.Contains(models.JobOrders, order) {
@@ -37,10 +36,10 @@ func (r *Reader) JobsIn(
 	if !order.ValidPlace(mark) {
 		return nil, paging.ErrCursor
 	}
-	if f, err = Narrow(ctx, r.DB, p, f); err != nil {
+	if f, err = Narrow(ctx, r.db, p, f); err != nil {
 		return nil, err
 	}
-	found, err := models.ListJobsIn(ctx, r.DB, order, f, mark, of.First+1)
+	found, err := models.ListJobsIn(ctx, r.db, order, f, mark, of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -52,30 +51,10 @@ func (r *Reader) JobsIn(
 }
 
 // LastWorkers returns the worker of the newest attempt of each of these jobs.
-func (r *Reader) LastWorkers(ctx context.Context, ids []models.JobID) (map[models.JobID]models.WorkerID, error) {
+func (r *Jobs) LastWorkers(ctx context.Context, ids []models.JobID) (map[models.JobID]models.WorkerID, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := models.ListLastWorkers(ctx, r.DB, ids)
+	found, err := models.ListLastWorkers(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "find the workers of jobs")
-}
-
-// Pictures returns the newest still picture of each of these jobs: of its video if there is
-// one, otherwise of the unfinished video.
-func (r *Reader) Pictures(ctx context.Context, ids []models.JobID) (map[models.JobID]models.ArtifactID, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	found, err := models.ListArtifacts(ctx, r.DB, ids, models.ArtifactThumbnail, models.ArtifactPreview)
-	if err != nil {
-		return nil, fmt.Errorf("find pictures of jobs: %w", err)
-	}
-	pictures, final := map[models.JobID]models.ArtifactID{}, map[models.JobID]bool{}
-	for _, a := range found { // oldest first
-		isFinal := a.Type == models.ArtifactThumbnail
-		if strings.HasPrefix(a.ContentType, "image/") && (isFinal || !final[a.JobID]) {
-			pictures[a.JobID], final[a.JobID] = a.ID, isFinal
-		}
-	}
-	return pictures, nil
 }

@@ -18,9 +18,9 @@ type TimeSpent struct {
 	TotalSeconds   float64 `json:"total_seconds" doc:"The sum: from the begin of this run until now, or its end."`
 }
 
-// JobTimes returns where the time of the runs of these jobs went, until now. Jobs of which that is
+// Times returns where the time of the runs of these jobs went, until now. Jobs of which that is
 // unknown are left out.
-func (r *Reader) JobTimes(ctx context.Context, rows []*models.Job) (map[models.JobID]*models.JobTime, error) {
+func (r *Jobs) Times(ctx context.Context, rows []*models.Job) (map[models.JobID]*models.JobTime, error) {
 	now := r.Clock.Now()
 	paused, err := r.paused(ctx, rows, now)
 	if err != nil {
@@ -42,8 +42,8 @@ type JobWait struct {
 	Seconds float64
 }
 
-// JobWaits returns the waits of the runs of these jobs. Jobs of which they are unknown are left out.
-func (r *Reader) JobWaits(ctx context.Context, rows []*models.Job) (map[models.JobID]JobWait, error) {
+// Waits returns the waits of the runs of these jobs. Jobs of which they are unknown are left out.
+func (r *Jobs) Waits(ctx context.Context, rows []*models.Job) (map[models.JobID]JobWait, error) {
 	now := r.Clock.Now()
 	paused, err := r.paused(ctx, rows, now)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Reader) JobWaits(ctx context.Context, rows []*models.Job) (map[models.J
 
 // paused returns for how long the queues of those of the jobs that are QUEUED were closed in their
 // current wait.
-func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]models.Paused, error) {
+func (r *Jobs) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]models.Paused, error) {
 	var ids []models.JobID
 	var waits []models.Wait
 	for _, job := range rows {
@@ -74,7 +74,7 @@ func (r *Reader) paused(ctx context.Context, rows []*models.Job, now time.Time) 
 			ids, waits = append(ids, job.ID), append(waits, models.Wait{Lane: job.Lane, Model: job.Model, Since: job.QueuedAt, Until: now})
 		}
 	}
-	all, err := models.ListPaused(ctx, r.DB, waits)
+	all, err := models.ListPaused(ctx, r.db, waits)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read for how long queues were closed")
 	}

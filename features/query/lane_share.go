@@ -10,23 +10,23 @@ import (
 	"github.com/samber/lo"
 )
 
-// LaneShares returns the accounts with waiting or running jobs in a lane, or in each lane if it is
+// Shares returns the accounts with waiting or running jobs in a lane, or in each lane if it is
 // empty: the most waiting jobs first, at most first (1 to 200) of each lane. It is for operators.
-func (r *Reader) LaneShares(ctx context.Context, lane models.Tier, first int) ([]*models.LaneShare, error) {
+func (r *Queues) Shares(ctx context.Context, lane models.Tier, first int) ([]*models.LaneShare, error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	found, err := models.ListLaneShares(ctx, r.DB, lane, first)
+	found, err := models.ListLaneShares(ctx, r.db, lane, first)
 	return found, apierror.Wrap(err, "read the shares of lanes")
 }
 
-// LaneHeads returns the next job of each of the accounts whose turn is next in a lane, in the order
+// Heads returns the next job of each of the accounts whose turn is next in a lane, in the order
 // in which they start if workers can run all of them, at most first (1 to 200).
-func (r *Reader) LaneHeads(ctx context.Context, lane models.Tier, first int) ([]*models.Job, error) {
+func (r *Queues) Heads(ctx context.Context, lane models.Tier, first int) ([]*models.Job, error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	heads, err := models.ListLaneHeads(ctx, r.DB, lane, first)
+	heads, err := models.ListLaneHeads(ctx, r.db, lane, first)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the next jobs of a lane")
 	}
@@ -35,9 +35,9 @@ func (r *Reader) LaneHeads(ctx context.Context, lane models.Tier, first int) ([]
 		return nil, nil
 	}
 	ids := lo.Map(heads, func(j models.QueuedJob, _ int) models.JobID { return j.ID })
-	found, err := r.JobsByID(ctx, ids)
+	found, err := models.GetJobs(ctx, r.db, ids)
 	if err != nil {
-		return nil, err
+		return nil, apierror.Wrap(err, "read the next jobs of a lane")
 	}
 	slices.SortFunc(found, func(a, b *models.Job) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
 	return found, nil

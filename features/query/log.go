@@ -20,12 +20,12 @@ type LiveLog struct {
 
 // LiveLog returns what the worker of an attempt has sent of its log after a number of bytes, or
 // NOT_FOUND. It is empty if the worker has sent nothing, and about a day after the attempt ended.
-func (r *Reader) LiveLog(ctx context.Context, p jobs.Principal, attempt models.AttemptID, after int64) (*LiveLog, error) {
+func (r *Jobs) LiveLog(ctx context.Context, p jobs.Principal, attempt models.AttemptID, after int64) (*LiveLog, error) {
 	if _, err := r.Attempt(ctx, p, attempt); err != nil {
 		return nil, err
 	}
 	log := &LiveLog{End: max(after, 0)}
-	parts, err := models.ListLog(ctx, r.DB, attempt, log.End)
+	parts, err := models.ListLog(ctx, r.db, attempt, log.End)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the log of attempt %s", attempt)
 	}

@@ -64,7 +64,7 @@ const (
 )
 
 // Overview reads the state of all of Reelay. It is for operators.
-func (r *Reader) Overview(ctx context.Context, p jobs.Principal) (*Overview, error) {
+func (r *History) Overview(ctx context.Context, p jobs.Principal) (*Overview, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
@@ -72,45 +72,45 @@ func (r *Reader) Overview(ctx context.Context, p jobs.Principal) (*Overview, err
 	return o, apierror.Wrap(err, "read the overview")
 }
 
-func (r *Reader) overview(ctx context.Context) (*Overview, error) {
-	now, err := models.Now(ctx, r.DB)
+func (r *History) overview(ctx context.Context) (*Overview, error) {
+	now, err := models.Now(ctx, r.db)
 	if err != nil {
 		return nil, err
 	}
 	o := &Overview{At: now}
-	gauges, workers, err := models.SampleHistory(ctx, r.DB, CountLimit+1)
+	gauges, workers, err := models.SampleHistory(ctx, r.db, CountLimit+1)
 	if err != nil {
 		return nil, err
 	}
 	o.Scheduled, o.Blocked, o.DeadLetters, o.Workers = int(gauges.Scheduled), int(gauges.Blocked), int(gauges.DeadLetters), workers
-	if o.Queues, err = models.CountQueues(ctx, r.DB); err != nil {
+	if o.Queues, err = models.CountQueues(ctx, r.db); err != nil {
 		return nil, err
 	}
-	drains, err := r.Drains(ctx)
+	drains, err := r.queues.Drains(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o.Drain = drains.All()
-	if o.Halts, err = models.ListHalts(ctx, r.DB); err != nil {
+	if o.Halts, err = models.ListHalts(ctx, r.db); err != nil {
 		return nil, err
 	}
-	if o.Pauses, err = models.ListPauses(ctx, r.DB); err != nil {
+	if o.Pauses, err = models.ListPauses(ctx, r.db); err != nil {
 		return nil, err
 	}
-	if o.Failing, err = models.ListFailingWorkers(ctx, r.DB, hourSpan, mostFailing); err != nil {
+	if o.Failing, err = models.ListFailingWorkers(ctx, r.db, hourSpan, mostFailing); err != nil {
 		return nil, err
 	}
 	// The hour is read in two parts, so that the last minutes are read once.
 	recent := now.UTC().Truncate(time.Minute).Add(-recentSpan)
-	if o.Recent, err = r.History.Window(ctx, recent, now); err != nil {
+	if o.Recent, err = r.Timeline.Window(ctx, recent, now); err != nil {
 		return nil, err
 	}
-	before, err := r.History.Window(ctx, recent.Add(recentSpan-hourSpan), recent)
+	before, err := r.Timeline.Window(ctx, recent.Add(recentSpan-hourSpan), recent)
 	if err != nil {
 		return nil, err
 	}
 	o.Hour = before.And(o.Recent)
-	pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+	pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestCursors(t *testing.T) {
 	// first is the cursor of a list's first job.
 	first := func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f models.JobFilter) string {
 		t.Helper()
-		page, err := s.Reader.Jobs(t.Context(), p, f, paging.Request{First: 1})
+		page, err := s.Reads.Jobs.List(t.Context(), p, f, paging.Request{First: 1})
 		require.NoError(t, err)
 		require.Equal(t, []string{page.End}, page.Cursors)
 		return page.End
@@ -35,7 +35,7 @@ func TestCursors(t *testing.T) {
 		queued := models.JobFilter{Status: []models.JobStatus{models.JobQueued}}
 		own := first(t, s, s.Client, queued)
 
-		page, err := s.Reader.Jobs(t.Context(), s.Client, queued, paging.Request{First: 200, After: own})
+		page, err := s.Reads.Jobs.List(t.Context(), s.Client, queued, paging.Request{First: 200, After: own})
 		require.NoError(t, err)
 		require.Len(t, page.Items, 2, "the size of a page is free")
 		for name, other := range map[string]struct {
@@ -49,14 +49,14 @@ func TestCursors(t *testing.T) {
 			"another account": {stranger, queued},
 			"an operator":     {s.Admin, queued},
 		} {
-			_, err := s.Reader.Jobs(t.Context(), other.caller, other.filter, paging.Request{First: 1, After: own})
+			_, err := s.Reads.Jobs.List(t.Context(), other.caller, other.filter, paging.Request{First: 1, After: own})
 			require.Error(t, err, name)
 			jobstest.RequireInvalid(t, err, "after")
 			require.ErrorContains(t, err, "another list", name)
 		}
-		_, err = s.Reader.WebhookDeliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{}, paging.Request{First: 1, After: own})
+		_, err = s.Reads.Webhooks.Deliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{}, paging.Request{First: 1, After: own})
 		jobstest.RequireInvalid(t, err, "after")
-		_, err = s.Reader.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: 1, After: own})
+		_, err = s.Reads.Fleet.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: 1, After: own})
 		jobstest.RequireInvalid(t, err, "after")
 	})
 
@@ -65,16 +65,16 @@ func TestCursors(t *testing.T) {
 
 		s := jobstest.New(t)
 		job, other := s.Submit(t), s.Submit(t)
-		pages, err := s.Reader.EventPages(t.Context(), []models.JobID{job.ID}, paging.Request{First: 1})
+		pages, err := s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, paging.Request{First: 1})
 		require.NoError(t, err)
 		of := paging.Request{First: 1, After: pages[job.ID].End}
 
-		pages, err = s.Reader.EventPages(t.Context(), []models.JobID{job.ID}, of)
+		pages, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, of)
 		require.NoError(t, err)
 		require.Empty(t, pages[job.ID].Items)
-		_, err = s.Reader.EventPages(t.Context(), []models.JobID{other.ID}, of)
+		_, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{other.ID}, of)
 		jobstest.RequireInvalid(t, err, "after")
-		_, err = s.Reader.Jobs(t.Context(), s.Client, models.JobFilter{}, of)
+		_, err = s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, of)
 		jobstest.RequireInvalid(t, err, "after")
 	})
 
@@ -89,7 +89,7 @@ func TestCursors(t *testing.T) {
 		_, err = s.Deleter.Delete(t.Context(), s.Client, newer.ID)
 		require.NoError(t, err)
 
-		page, err := s.Reader.Jobs(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 5, After: own})
+		page, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 5, After: own})
 
 		require.NoError(t, err)
 		require.Len(t, page.Items, 1)
@@ -122,7 +122,7 @@ func TestCursors(t *testing.T) {
 			"longer":          own + "AAAA",
 			"very long":       strings.Repeat("A", 1<<20),
 		} {
-			_, err := s.Reader.Jobs(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 1, After: after})
+			_, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 1, After: after})
 			require.Error(t, err, name)
 			jobstest.RequireInvalid(t, err, "after")
 			require.Less(t, len(err.Error()), 300, name)

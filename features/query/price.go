@@ -67,11 +67,11 @@ const (
 
 // PriceHistories returns what the workers of these pools cost in the last hours, 1 to 720, each
 // pool's oldest first. The first is the price at the beginning, if it was known.
-func (r *Reader) PriceHistories(ctx context.Context, pools []models.PoolID, hours int) (map[models.PoolID][]*models.PriceStep, error) {
+func (r *Fleet) PriceHistories(ctx context.Context, pools []models.PoolID, hours int) (map[models.PoolID][]*models.PriceStep, error) {
 	if hours < 1 || hours > maxPriceHours {
 		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxPriceHours)
 	}
-	points, err := models.ListPrices(ctx, r.DB, pools, time.Duration(hours)*time.Hour, maxPrices)
+	points, err := models.ListPrices(ctx, r.db, pools, time.Duration(hours)*time.Hour, maxPrices)
 	found := make(map[models.PoolID][]*models.PriceStep, len(pools))
 	for _, p := range points {
 		found[p.PoolID] = append(found[p.PoolID], &p.PriceStep)

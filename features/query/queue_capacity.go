@@ -52,22 +52,22 @@ func (c *QueueCapacity) Blocked() string {
 const nothingServes = "no pool and no worker serves it"
 
 // Drains returns how long the queues take to empty. It is the source of all figures of that.
-func (r *Reader) Drains(ctx context.Context) (*estimate.Drains, error) {
-	found, err := estimate.ReadDrains(ctx, r.DB, r.Catalogue.Current())
+func (r *Queues) Drains(ctx context.Context) (*estimate.Drains, error) {
+	found, err := estimate.ReadDrains(ctx, r.db, r.catalogue.Current())
 	return found, apierror.Wrap(err, "read how long the queues take to empty")
 }
 
-// QueueCapacities returns the capacity of each of these queues, by lane and model. That of a whole
+// Capacities returns the capacity of each of these queues, by lane and model. That of a whole
 // lane, with an empty model, has only its drain.
-func (r *Reader) QueueCapacities(ctx context.Context, queues []models.QueueCount) ([]QueueCapacity, error) {
+func (r *Queues) Capacities(ctx context.Context, queues []models.QueueCount) ([]QueueCapacity, error) {
 	if len(queues) == 0 {
 		return nil, nil
 	}
-	pools, err := r.Pools(ctx)
+	pools, err := r.fleet.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now, err := models.Now(ctx, r.DB)
+	now, err := models.Now(ctx, r.db)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the time")
 	}
@@ -76,11 +76,11 @@ func (r *Reader) QueueCapacities(ctx context.Context, queues []models.QueueCount
 		return nil, err
 	}
 	names := lo.Uniq(lo.Map(queues, func(q models.QueueCount, _ int) string { return q.Model }))
-	capacity, err := models.ListCapacity(ctx, r.DB, names)
+	capacity, err := models.ListCapacity(ctx, r.db, names)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the capacity")
 	}
-	known := r.Catalogue.Current()
+	known := r.catalogue.Current()
 	found := make([]QueueCapacity, len(queues))
 	for i, q := range queues {
 		found[i] = QueueCapacity{Lane: q.Lane, Model: q.Model}

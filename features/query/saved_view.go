@@ -32,9 +32,6 @@ type ViewInput struct {
 	Shared bool
 }
 
-// Views returns the saved views.
-func (r *Reader) Views() *Views { return &Views{DB: r.DB} }
-
 // ownerOf returns the owner of the caller's views.
 func ownerOf(p jobs.Principal) string {
 	if p.Member != nil {

@@ -163,9 +163,9 @@ func TestSearch(t *testing.T) {
 	tagged := submitted(submit.Submission{Metadata: []byte(`{"campaign": "autumn", "shot": 7, "deep": {"x": "hidden"}}`)})
 	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '9 minutes' WHERE id = ?", plainJob.ID)
 	find := func(p jobs.Principal, search string) []models.JobID {
-		page, err := s.Reader.Jobs(t.Context(), p, models.JobFilter{Search: search}, paging.Request{First: 50})
+		page, err := s.Reads.Jobs.List(t.Context(), p, models.JobFilter{Search: search}, paging.Request{First: 50})
 		require.NoError(t, err, search)
-		n, err := s.Reader.CountJobs(t.Context(), p, models.JobFilter{Search: search})
+		n, err := s.Reads.Jobs.Count(t.Context(), p, models.JobFilter{Search: search})
 		require.NoError(t, err, search)
 		require.Len(t, page.Items, n, search)
 		var ids []models.JobID
@@ -208,7 +208,7 @@ func TestSearch(t *testing.T) {
 		for _, search := range []string{"", string(keyed.ID), "order-17", "autumn", "job_0", "status:queued"} {
 			require.Empty(t, find(stranger, search), search)
 		}
-		_, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)},
+		_, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)},
 			paging.Request{First: 1})
 		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})

@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
@@ -13,18 +14,18 @@ const facetsExamined = 2_000
 
 // CountFacets counts jobs by status. The counts are exact up to CountLimit, or, of a search
 // that no index answers, up to 2,000 jobs in all. Beyond that they are lower bounds.
-func (r *Reader) CountFacets(ctx context.Context, p jobs.Principal, f models.JobFilter) (*models.StatusCounts, error) {
+func (r *Jobs) CountFacets(ctx context.Context, p jobs.Principal, f models.JobFilter) (*models.StatusCounts, error) {
 	f.Status = nil
-	f, err := Narrow(ctx, r.DB, p, f)
+	f, err := Narrow(ctx, r.db, p, f)
 	if err != nil {
 		return nil, err
 	}
 	if !f.OfKinds() {
-		counts, err := models.CountFacets(ctx, r.DB, f, facetsExamined)
+		counts, err := models.CountFacets(ctx, r.db, f, facetsExamined)
 		return counts, apierror.Wrap(err, "count jobs by status")
 	}
 	if f.All() {
-		found, err := models.CountStatuses(ctx, r.DB, CountLimit)
+		found, err := models.CountStatuses(ctx, r.db, CountLimit)
 		counts := &models.StatusCounts{Jobs: map[models.JobStatus]int{}}
 		for _, c := range found {
 			counts.Jobs[c.Status] = min(c.Jobs, CountLimit+1)
@@ -34,7 +35,7 @@ func (r *Reader) CountFacets(ctx context.Context, p jobs.Principal, f models.Job
 	counts := &models.StatusCounts{Jobs: map[models.JobStatus]int{}}
 	for _, status := range models.JobStatuses {
 		f.Status = []models.JobStatus{status}
-		if counts.Jobs[status], err = models.CountJobs(ctx, r.DB, f, CountLimit+1); err != nil {
+		if counts.Jobs[status], err = models.CountJobs(ctx, r.db, f, CountLimit+1); err != nil {
 			return nil, apierror.Wrap(err, "count jobs by status")
 		}
 	}
@@ -45,12 +46,19 @@ func (r *Reader) CountFacets(ctx context.Context, p jobs.Principal, f models.Job
 // takes about a second.
 const totalsExamined = 200_000
 
-// JobTotals sums up the jobs of a filter.
-func (r *Reader) JobTotals(ctx context.Context, p jobs.Principal, f models.JobFilter) (*models.JobTotals, error) {
-	f, err := Narrow(ctx, r.DB, p, f)
+// Totals sums up the jobs of a filter.
+func (r *Jobs) Totals(ctx context.Context, p jobs.Principal, f models.JobFilter) (*models.JobTotals, error) {
+	f, err := Narrow(ctx, r.db, p, f)
 	if err != nil {
 		return nil, err
 	}
-	totals, err := models.SumJobs(ctx, r.DB, f, totalsExamined)
+	totals, err := models.SumJobs(ctx, r.db, f, totalsExamined)
 	return totals, apierror.Wrap(err, "sum up jobs")
+}
+
+// FailureSources returns the models, accounts and hosts of which the most jobs failed within that
+// time, at most most. It is for operators.
+func (r *Jobs) FailureSources(ctx context.Context, within time.Duration, most int) ([]models.FailureSource, error) {
+	found, err := models.ListFailureSources(ctx, r.db, within, most)
+	return found, apierror.Wrap(err, "read why jobs fail")
 }

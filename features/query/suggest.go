@@ -26,7 +26,7 @@ const (
 
 // Suggest completes the term that somebody types: the name of a key, or a value of one. It
 // returns nothing for values that cannot be listed, such as ages.
-func (r *Reader) Suggest(ctx context.Context, p jobs.Principal, term string) ([]Suggestion, error) {
+func (r *Jobs) Suggest(ctx context.Context, p jobs.Principal, term string) ([]Suggestion, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func suggestKeys(minus, typed string) []Suggestion {
 }
 
 // searchValues lists the values of a key, as far as they can be listed.
-func (r *Reader) searchValues(ctx context.Context, key string) ([]Suggestion, error) {
+func (r *Jobs) searchValues(ctx context.Context, key string) ([]Suggestion, error) {
 	switch key {
 	case "status":
 		return lower(models.JobStatuses), nil
@@ -80,7 +80,7 @@ func (r *Reader) searchValues(ctx context.Context, key string) ([]Suggestion, er
 		return lower(models.FailureClasses), nil
 	case "model":
 		var all []Suggestion
-		for _, m := range r.Catalogue.Current().Models() {
+		for _, m := range r.catalogue.Current().Models() {
 			all = append(all, Suggestion{Text: m.Name})
 		}
 		return all, nil
@@ -90,7 +90,7 @@ func (r *Reader) searchValues(ctx context.Context, key string) ([]Suggestion, er
 	case "worker", "pool", "zone":
 		return r.fleetValues(ctx, key)
 	case "account":
-		accounts, err := models.ListAccounts(ctx, r.DB, "", maxSuggestRows)
+		accounts, err := models.ListAccounts(ctx, r.db, "", maxSuggestRows)
 		var all []Suggestion
 		for _, a := range accounts {
 			all = append(all, Suggestion{a.Name, string(a.ID)})
@@ -100,16 +100,16 @@ func (r *Reader) searchValues(ctx context.Context, key string) ([]Suggestion, er
 	return nil, nil
 }
 
-func (r *Reader) fleetValues(ctx context.Context, key string) ([]Suggestion, error) {
+func (r *Jobs) fleetValues(ctx context.Context, key string) ([]Suggestion, error) {
 	var all []Suggestion
 	if key == "pool" {
-		pools, err := models.ListPools(ctx, r.DB, models.NoPoolLock)
+		pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
 		for _, pool := range pools {
 			all = append(all, Suggestion{pool.Name, pool.Provider})
 		}
 		return all, apierror.Wrap(err, "suggest pools")
 	}
-	workers, err := models.ListWorkers(ctx, r.DB, models.WorkerFilter{}, "", maxSuggestRows)
+	workers, err := models.ListWorkers(ctx, r.db, models.WorkerFilter{}, "", maxSuggestRows)
 	if err != nil {
 		return nil, fmt.Errorf("suggest workers: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -71,8 +70,14 @@ type Draft struct {
 	ContinuedBy *models.JobID `json:"continued_by" doc:"Id of the job that continues it."`
 }
 
+// Summaries describes jobs and workflows as REST and webhooks show them.
+type Summaries struct {
+	Jobs      *Jobs
+	Workflows *Workflows
+}
+
 // drafts returns what is said of those of the jobs that are drafts.
-func (r *Reader) drafts(ctx context.Context, rows []*models.Job) (map[models.JobID]*Draft, error) {
+func (r *Summaries) drafts(ctx context.Context, rows []*models.Job) (map[models.JobID]*Draft, error) {
 	all := map[models.JobID]*Draft{}
 	for _, job := range rows {
 		if job.DraftSteps > 0 {
@@ -85,17 +90,17 @@ func (r *Reader) drafts(ctx context.Context, rows []*models.Job) (map[models.Job
 	if len(all) == 0 {
 		return nil, nil
 	}
-	next, err := r.Continuations(ctx, slices.Collect(maps.Keys(all)))
+	next, err := r.Jobs.Continuations(ctx, slices.Collect(maps.Keys(all)))
 	for _, job := range next {
 		all[job.Continues].ContinuedBy = &job.ID
 	}
 	return all, err
 }
 
-// Summarize describes jobs that the caller was shown before, in their order. Its links are
+// OfJobs describes jobs that the caller was shown before, in their order. Its links are
 // valid for linkTTL (a minute to a day), and begin with base, the address at which the reader
 // reaches this server. It takes the same few statements for any number of jobs.
-func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
+func (r *Summaries) OfJobs(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
 	results, err := r.results(ctx, rows)
 	if err != nil {
 		return nil, err
@@ -108,11 +113,11 @@ func (r *Reader) Summarize(ctx context.Context, rows []*models.Job, base string,
 	if err != nil {
 		return nil, err
 	}
-	estimates, err := r.EstimateJobs(ctx, rows)
+	estimates, err := r.Jobs.Estimates(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
-	times, err := r.JobTimes(ctx, rows)
+	times, err := r.Jobs.Times(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +156,15 @@ func showsPreview(job *models.Job) bool {
 	return !job.Status.Terminal() || job.DraftSteps > 0 && job.Status == models.JobCompleted
 }
 
-func (r *Reader) link(ctx context.Context, a *models.Artifact, base string, ttl time.Duration) (*string, error) {
-	link, err := r.Link(ctx, a, ttl)
+func (r *Summaries) link(ctx context.Context, a *models.Artifact, base string, ttl time.Duration) (*string, error) {
+	link, err := r.Jobs.Link(ctx, a, ttl)
 	return new(link.At(base)), err
 }
 
 // result is a job's output: its video, and a still image of it.
 type result struct{ video, still *models.Artifact }
 
-func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
+func (r *Summaries) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
 	var ids []models.JobID
 	for _, job := range rows {
 		if job.ResultID != "" {
@@ -169,7 +174,7 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	artifacts, err := models.ListArtifacts(ctx, r.DB, ids, models.ArtifactFinalVideo, models.ArtifactThumbnail)
+	artifacts, err := models.ListArtifacts(ctx, r.Jobs.db, ids, models.ArtifactFinalVideo, models.ArtifactThumbnail)
 	if err != nil {
 		return nil, apierror.Wrap(err, "list results")
 	}
@@ -188,7 +193,7 @@ func (r *Reader) results(ctx context.Context, rows []*models.Job) (map[models.Jo
 }
 
 // previews returns the newest pictures of the jobs that show one, by their ids.
-func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
+func (r *Summaries) previews(ctx context.Context, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
 	var ids []models.ArtifactID
 	for _, job := range rows {
 		if job.PreviewID != "" && showsPreview(job) {
@@ -198,7 +203,7 @@ func (r *Reader) previews(ctx context.Context, rows []*models.Job) (map[models.A
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := r.Artifacts(ctx, ids)
+	found, err := r.Jobs.Artifacts(ctx, ids)
 	return lo.KeyBy(found, func(a *models.Artifact) models.ArtifactID { return a.ID }), err
 }
 
@@ -254,29 +259,4 @@ func knownTime(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
-}
-
-// Video returns the video of a COMPLETED job. It returns CONFLICT for a job that has not
-// completed, and NOT_FOUND if the video was deleted or the job made none.
-func (r *Reader) Video(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Artifact, error) {
-	job, err := r.Job(ctx, p, id)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case !job.DeletedAt.IsZero():
-		return nil, apierror.NotFound("video: it was deleted")
-	case job.Status != models.JobCompleted:
-		return nil, apierror.Conflict("This job is %s: only a COMPLETED one has a video.", job.Status)
-	case job.ResultID == "":
-		return nil, apierror.NotFound("video: it was deleted, or the job made none")
-	}
-	found, err := r.Artifacts(ctx, []models.ArtifactID{job.ResultID})
-	if err == nil && len(found) == 0 {
-		return nil, apierror.NotFound("video: it was deleted")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return found[0], nil
 }

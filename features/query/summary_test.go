@@ -16,7 +16,7 @@ import (
 // summary returns a job's current summary as clients read it.
 func summary(t *testing.T, s *jobstest.Stack, id models.JobID) map[string]any {
 	t.Helper()
-	all, err := s.Reader.Summarize(t.Context(), []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)
+	all, err := s.Reads.Summaries.OfJobs(t.Context(), []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)
 	require.NoError(t, err)
 	raw, err := json.Marshal(all[0])
 	require.NoError(t, err)
@@ -117,9 +117,9 @@ func TestSummarize(t *testing.T) {
 			rows = append(rows, end.Job)
 		}
 		count := &jobstest.QueryCount{}
-		s.Reader.DB = s.DB.WithQueryHook(count)
+		s.ReadOver(s.DB.WithQueryHook(count))
 
-		all, err := s.Reader.Summarize(t.Context(), rows, s.Base, time.Hour)
+		all, err := s.Reads.Summaries.OfJobs(t.Context(), rows, s.Base, time.Hour)
 
 		require.NoError(t, err)
 		require.Equal(t, int64(1), count.N.Load())

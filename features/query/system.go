@@ -18,18 +18,18 @@ type System struct {
 
 // System describes what Reelay runs on, for operators. Its cost does not grow with the number
 // of jobs.
-func (r *Reader) System(ctx context.Context) (*System, error) {
+func (r *History) System(ctx context.Context) (*System, error) {
 	s := new(System)
 	var err error
 	if s.Health, err = r.Health(ctx); err != nil {
 		return nil, err
 	}
-	if s.Database, err = models.ReadDatabase(ctx, r.DB); err != nil {
+	if s.Database, err = models.ReadDatabase(ctx, r.db); err != nil {
 		return nil, apierror.Wrap(err, "describe PostgreSQL")
 	}
-	if s.Processes, err = models.ListProcesses(ctx, r.DB); err != nil {
+	if s.Processes, err = models.ListProcesses(ctx, r.db); err != nil {
 		return nil, apierror.Wrap(err, "list the processes")
 	}
-	s.Agents, err = models.CountAgentVersions(ctx, r.DB)
+	s.Agents, err = models.CountAgentVersions(ctx, r.db)
 	return s, apierror.Wrap(err, "count the versions of agents")
 }

@@ -46,11 +46,11 @@ type situation struct {
 // WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
 // omits jobs that no longer wait or that nothing holds back. It takes the same few statements
 // for one job as for many.
-func (r *Reader) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
+func (r *Jobs) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
 	var s *situation
 	// In one snapshot: a worker may take a job at any moment, and then the job is in no queue.
-	err := jobs.InSnapshot(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		s = &situation{catalogue: r.Catalogue.Current(), estimates: r.Estimates}
+	err := jobs.InSnapshot(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {
+		s = &situation{catalogue: r.catalogue.Current(), estimates: r.estimates}
 		return s.read(ctx, tx, ids)
 	})
 	if err != nil {

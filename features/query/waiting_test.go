@@ -20,7 +20,7 @@ import (
 // waitingFor returns the reasons why a job waits.
 func waitingFor(t *testing.T, s *jobstest.Stack, id models.JobID) []query.WaitingReason {
 	t.Helper()
-	all, err := s.Reader.WaitingFor(t.Context(), []models.JobID{id})
+	all, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{id})
 	require.NoError(t, err)
 	return all[id]
 }
@@ -131,7 +131,7 @@ func TestWaitingFor(t *testing.T) {
 			"require_region = true, region = 'local'":                                  "No suitable worker is available; pool maximum is 2. It runs only in the region local.",
 		} {
 			s.Exec(t, "UPDATE jobs SET "+needs)
-			found, err := s.Reader.WaitingFor(t.Context(), []models.JobID{job.ID})
+			found, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
 			require.NoError(t, err)
 			require.Equal(t, message, found[job.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET needs = '', max_preemptions = NULL, preemptions = 0, finish_by = NULL, max_price_per_hour = NULL, require_region = false")
@@ -245,7 +245,7 @@ func TestWaitingFor(t *testing.T) {
 			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier })
 		}
 		why := func() []string {
-			reasons, err := s.Reader.WaitingFor(t.Context(), []models.JobID{batch.ID})
+			reasons, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{batch.ID})
 			require.NoError(t, err)
 			var messages []string
 			for _, reason := range reasons[batch.ID] {
@@ -282,7 +282,7 @@ func TestWaitingFor(t *testing.T) {
 		worker := s.Worker(t, "one")
 		job := s.Submit(t)
 		taken := &afterFirst{do: func() { s.Lease(t, worker) }}
-		s.Reader.DB = s.DB.WithQueryHook(taken)
+		s.ReadOver(s.DB.WithQueryHook(taken))
 
 		reasons := waitingFor(t, s, job.ID)
 
@@ -337,12 +337,12 @@ func TestWaitingFor(t *testing.T) {
 			}
 		}
 		count := &jobstest.QueryCount{}
-		s.Reader.DB = s.DB.WithQueryHook(count)
+		s.ReadOver(s.DB.WithQueryHook(count))
 
-		_, err := s.Reader.WaitingFor(t.Context(), ids[:1])
+		_, err := s.Reads.Jobs.WaitingFor(t.Context(), ids[:1])
 		require.NoError(t, err)
 		one := count.N.Swap(0)
-		_, err = s.Reader.WaitingFor(t.Context(), ids)
+		_, err = s.Reads.Jobs.WaitingFor(t.Context(), ids)
 		require.NoError(t, err)
 
 		require.Equal(t, one, count.N.Load())

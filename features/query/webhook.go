@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
@@ -11,6 +12,12 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// Webhooks reads the endpoints of accounts and the deliveries to them.
+type Webhooks struct {
+	db *bun.DB
+}
+
+// VisibleEndpoint returns an endpoint that the caller may see, or NOT_FOUND.
 func VisibleEndpoint(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("webhook endpoint")
@@ -25,6 +32,7 @@ func VisibleEndpoint(ctx context.Context, db bun.IDB, p jobs.Principal, id model
 	return endpoint, nil
 }
 
+// VisibleDelivery returns a delivery that the caller may see, or NOT_FOUND.
 func VisibleDelivery(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("webhook delivery")
@@ -39,43 +47,43 @@ func VisibleDelivery(ctx context.Context, db bun.IDB, p jobs.Principal, id model
 	return delivery, nil
 }
 
-// WebhookEndpoint returns an endpoint that the caller may see, or NOT_FOUND.
-func (r *Reader) WebhookEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
-	return VisibleEndpoint(ctx, r.DB, p, id)
+// Endpoint returns an endpoint that the caller may see, or NOT_FOUND.
+func (r *Webhooks) Endpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+	return VisibleEndpoint(ctx, r.db, p, id)
 }
 
-// WebhookEndpoints lists an account's endpoints, oldest first: the caller's own,
+// Endpoints lists an account's endpoints, oldest first: the caller's own,
 // or those of an account that an operator names.
-func (r *Reader) WebhookEndpoints(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*models.WebhookEndpoint, error) {
+func (r *Webhooks) Endpoints(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*models.WebhookEndpoint, error) {
 	if account == "" {
 		account = p.AccountID
 	}
 	if !account.Valid() || !p.Sees(account) {
 		return nil, apierror.NotFound("account")
 	}
-	found, err := models.ListWebhookEndpoints(ctx, r.DB, account)
+	found, err := models.ListWebhookEndpoints(ctx, r.db, account)
 	return found, apierror.Wrap(err, "list webhook endpoints")
 }
 
-// AllWebhookEndpoints lists endpoints, newest first, at most limit of those older than after: all
+// AllEndpoints lists endpoints, newest first, at most limit of those older than after: all
 // for operators and viewers, and otherwise the caller's own.
-func (r *Reader) AllWebhookEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID,
+func (r *Webhooks) AllEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID,
 	limit int) ([]*models.WebhookEndpoint, error) {
 	if after != "" && !after.Valid() {
 		return nil, paging.ErrCursor
 	}
-	found, err := models.ListAllWebhookEndpoints(ctx, r.DB, p.Scope(), after, limit)
+	found, err := models.ListAllWebhookEndpoints(ctx, r.db, p.Scope(), after, limit)
 	return found, apierror.Wrap(err, "list webhook endpoints")
 }
 
-// WebhookDelivery returns a delivery that the caller may see, or NOT_FOUND.
-func (r *Reader) WebhookDelivery(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
-	return VisibleDelivery(ctx, r.DB, p, id)
+// Delivery returns a delivery that the caller may see, or NOT_FOUND.
+func (r *Webhooks) Delivery(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+	return VisibleDelivery(ctx, r.db, p, id)
 }
 
-// WebhookDeliveries lists deliveries, newest first. A client sees its own, an operator sees
+// Deliveries lists deliveries, newest first. A client sees its own, an operator sees
 // all.
-func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter,
+func (r *Webhooks) Deliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter,
 	of paging.Request) (*paging.Page[*models.WebhookDelivery], error) {
 	all := paging.ListOf("whd", p.Scope(), f)
 	mark, err := all.Begin(of)
@@ -91,15 +99,22 @@ func (r *Reader) WebhookDeliveries(ctx context.Context, p jobs.Principal, f mode
 	if !p.May(models.RoleViewer) {
 		f.AccountID = p.AccountID
 	}
-	found, err := models.ListWebhookDeliveries(ctx, r.DB, f, models.WebhookDeliveryID(mark), of.First+1)
+	found, err := models.ListWebhookDeliveries(ctx, r.db, f, models.WebhookDeliveryID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
 	return paging.NewPage(all, found, of.First, func(d *models.WebhookDelivery) string { return string(d.ID) }), nil
 }
 
-// WebhookTries returns the tries of deliveries that the caller was shown before, oldest first.
-func (r *Reader) WebhookTries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*models.WebhookTry, error) {
-	found, err := models.ListWebhookTries(ctx, r.DB, ids)
+// Tries returns the tries of deliveries that the caller was shown before, oldest first.
+func (r *Webhooks) Tries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*models.WebhookTry, error) {
+	found, err := models.ListWebhookTries(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "list webhook tries")
+}
+
+// Failing returns the endpoints of all accounts that have failed at least that often in a row and for
+// that long, at most most. It is for operators.
+func (r *Webhooks) Failing(ctx context.Context, leastTime time.Duration, leastTries int, most int64) ([]*models.WebhookEndpoint, error) {
+	found, err := models.ListFailingEndpoints(ctx, r.db, leastTime, leastTries, most)
+	return found, apierror.Wrap(err, "read the endpoints that fail")
 }

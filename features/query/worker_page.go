@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,13 +24,13 @@ const (
 )
 
 // WorkerAttempts lists the ended attempts of a worker, newest first. It is for operators.
-func (r *Reader) WorkerAttempts(ctx context.Context, id models.WorkerID, of paging.Request) (*paging.Page[*models.Attempt], error) {
+func (r *Fleet) WorkerAttempts(ctx context.Context, id models.WorkerID, of paging.Request) (*paging.Page[*models.Attempt], error) {
 	all := paging.ListOf("watt", id)
 	mark, err := all.Begin(of)
 	if err != nil {
 		return nil, err
 	}
-	found, err := models.ListWorkerAttempts(ctx, r.DB, id, models.AttemptID(mark), of.First+1)
+	found, err := models.ListWorkerAttempts(ctx, r.db, id, models.AttemptID(mark), of.First+1)
 	if err != nil {
 		return nil, apierror.Wrap(err, "list the attempts of worker %s", id)
 	}
@@ -40,14 +41,14 @@ func (r *Reader) WorkerAttempts(ctx context.Context, id models.WorkerID, of pagi
 const MostOutcomes = 2_000
 
 // WorkerOutcomes counts the newest MostOutcomes ended attempts of a worker by how they ended.
-func (r *Reader) WorkerOutcomes(ctx context.Context, id models.WorkerID) ([]models.AttemptSum, error) {
-	found, err := models.SumWorkerAttempts(ctx, r.DB, id, MostOutcomes)
+func (r *Fleet) WorkerOutcomes(ctx context.Context, id models.WorkerID) ([]models.AttemptSum, error) {
+	found, err := models.SumWorkerAttempts(ctx, r.db, id, MostOutcomes)
 	return found, apierror.Wrap(err, "count the attempts of worker %s", id)
 }
 
 // LiveAttempt returns the attempt that a worker holds, or nil.
-func (r *Reader) LiveAttempt(ctx context.Context, id models.WorkerID) (*models.Attempt, error) {
-	a, err := models.FindLiveAttempt(ctx, r.DB, id)
+func (r *Fleet) LiveAttempt(ctx context.Context, id models.WorkerID) (*models.Attempt, error) {
+	a, err := models.FindLiveAttempt(ctx, r.db, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -55,22 +56,22 @@ func (r *Reader) LiveAttempt(ctx context.Context, id models.WorkerID) (*models.A
 }
 
 // WorkerActs returns the newest acts of operators on a worker, newest first.
-func (r *Reader) WorkerActs(ctx context.Context, id models.WorkerID, first int) ([]*models.AuditEntry, error) {
-	found, err := models.ListAudit(ctx, r.DB, string(id), "", first)
+func (r *Fleet) WorkerActs(ctx context.Context, id models.WorkerID, first int) ([]*models.AuditEntry, error) {
+	found, err := models.ListAudit(ctx, r.db, string(id), "", first)
 	return found, apierror.Wrap(err, "list what operators did to worker %s", id)
 }
 
 // WorkerGroups counts the workers that have not ended by pool, GPU type, region and zone.
-func (r *Reader) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error) {
-	found, err := models.ListWorkerGroups(ctx, r.DB, lease.SignEvery.Seconds())
+func (r *Fleet) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error) {
+	found, err := models.ListWorkerGroups(ctx, r.db, lease.SignEvery.Seconds())
 	return found, apierror.Wrap(err, "count workers")
 }
 
 // EatingHosts returns the hosts that lost or crashed the most attempts within the last 24 hours, the
 // worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
 // not make a host worse.
-func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
-	found, err := models.ListEatingHosts(ctx, r.DB, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
+func (r *Fleet) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
+	found, err := models.ListEatingHosts(ctx, r.db, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
 	return found, apierror.Wrap(err, "rank hosts by lost attempts")
 }
 
@@ -78,9 +79,9 @@ func (r *Reader) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) 
 const drillRuntime = "drill"
 
 // drills returns the models of drills.
-func (r *Reader) drills() []string {
+func (r *Fleet) drills() []string {
 	names := []string{}
-	for _, m := range r.Catalogue.Current().Models() {
+	for _, m := range r.catalogue.Current().Models() {
 		if m.Runtime == drillRuntime {
 			names = append(names, m.Name)
 		}
@@ -90,8 +91,34 @@ func (r *Reader) drills() []string {
 
 // Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of
 // all if it is empty, newest first, at most 50.
-func (r *Reader) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
+func (r *Fleet) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
 	asked := slices.DeleteFunc(lease.Deliberate(), func(reason string) bool { return reason == lease.LeavesPreempted })
-	found, err := models.ListReclamations(ctx, r.DB, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
+	found, err := models.ListReclamations(ctx, r.db, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
 	return found, apierror.Wrap(err, "list reclamations")
+}
+
+// WorkersByID returns workers by their ids, in any order.
+func (r *Fleet) WorkersByID(ctx context.Context, ids []models.WorkerID) ([]*models.Worker, error) {
+	found, err := models.GetWorkers(ctx, r.db, ids)
+	return found, apierror.Wrap(err, "read workers")
+}
+
+// SilentWorkers returns those of these workers whose next sign of life is overdue, by
+// PostgreSQL's clock.
+func (r *Fleet) SilentWorkers(ctx context.Context, ids []models.WorkerID) ([]models.WorkerID, error) {
+	silent, err := models.FilterSilentWorkers(ctx, r.db, ids, lease.SignEvery)
+	return silent, apierror.Wrap(err, "find silent workers")
+}
+
+// CurrentJobs returns the jobs that workers hold, by worker.
+func (r *Fleet) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
+	held, err := models.ListLeasedJobs(ctx, r.db, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read held jobs: %w", err)
+	}
+	jobs := make(map[models.WorkerID]*models.Job, len(held))
+	for _, h := range held {
+		jobs[h.WorkerID] = &h.Job
+	}
+	return jobs, nil
 }

@@ -8,7 +8,13 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
+	"github.com/uptrace/bun"
 )
+
+// Workflows reads what belongs to workflows.
+type Workflows struct {
+	db *bun.DB
+}
 
 // WorkflowCounts are numbers of nodes of a workflow.
 type WorkflowCounts struct {
@@ -24,9 +30,9 @@ type WorkflowCounts struct {
 	Percent float64 `json:"percent"`
 }
 
-// CountNodes counts the nodes of workflows that the caller was shown.
-func (r *Reader) CountNodes(ctx context.Context, ids []models.WorkflowID) (map[models.WorkflowID]WorkflowCounts, error) {
-	rows, err := models.CountNodeStates(ctx, r.DB, ids)
+// Counts counts the nodes of workflows that the caller was shown.
+func (r *Workflows) Counts(ctx context.Context, ids []models.WorkflowID) (map[models.WorkflowID]WorkflowCounts, error) {
+	rows, err := models.CountNodeStates(ctx, r.db, ids)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count the nodes of workflows")
 	}
@@ -58,22 +64,22 @@ func (r *Reader) CountNodes(ctx context.Context, ids []models.WorkflowID) (map[m
 	return all, nil
 }
 
-// WorkflowsOf returns the workflows of jobs that the caller was shown, in no particular order.
-func (r *Reader) WorkflowsOf(ctx context.Context, ids []models.WorkflowID) ([]*models.Workflow, error) {
-	found, err := models.GetWorkflows(ctx, r.DB, ids)
+// ByID returns the workflows of jobs that the caller was shown, in no particular order.
+func (r *Workflows) ByID(ctx context.Context, ids []models.WorkflowID) ([]*models.Workflow, error) {
+	found, err := models.GetWorkflows(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "read workflows")
 }
 
-// SchedulesOf returns the schedules that submitted workflows that the caller was shown, in no
+// Schedules returns the schedules that submitted workflows that the caller was shown, in no
 // particular order.
-func (r *Reader) SchedulesOf(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowSchedule, error) {
-	found, err := models.GetSchedulesOfWorkflows(ctx, r.DB, ids)
+func (r *Workflows) Schedules(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowSchedule, error) {
+	found, err := models.GetSchedulesOfWorkflows(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "read the schedules of workflows")
 }
 
-// WorkflowNodes returns the nodes of workflows that the caller was shown, parents first.
-func (r *Reader) WorkflowNodes(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowNode, error) {
-	nodes, err := models.ListWorkflowNodes(ctx, r.DB, ids...)
+// Nodes returns the nodes of workflows that the caller was shown, parents first.
+func (r *Workflows) Nodes(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowNode, error) {
+	nodes, err := models.ListWorkflowNodes(ctx, r.db, ids...)
 	return nodes, apierror.Wrap(err, "read the nodes of workflows")
 }
 
@@ -91,19 +97,19 @@ type WorkflowSummary struct {
 	CompletedAt    *time.Time        `json:"completed_at" doc:"When it ended."`
 }
 
-// SummarizeWorkflows returns what REST shows of workflows that the caller was shown. Links are
+// OfWorkflows returns what REST shows of workflows that the caller was shown. Links are
 // valid for ttl, and begin with base.
-func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary,
+func (r *Summaries) OfWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary,
 	error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
 	ids := lo.Map(all, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID })
-	counts, err := r.CountNodes(ctx, ids)
+	counts, err := r.Workflows.Counts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := r.workflowOutputs(ctx, all, base, ttl)
+	outputs, err := r.outputs(ctx, all, base, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -125,23 +131,23 @@ func (r *Reader) SummarizeWorkflows(ctx context.Context, all []*models.Workflow,
 	return summaries, nil
 }
 
-// workflowOutputs summarizes the jobs whose results are the workflows'.
-func (r *Reader) workflowOutputs(ctx context.Context, all []*models.Workflow, base string,
+// outputs summarizes the jobs whose results are the workflows'.
+func (r *Summaries) outputs(ctx context.Context, all []*models.Workflow, base string,
 	ttl time.Duration) (map[models.WorkflowID]*Summary, error) {
 	outputs := map[models.WorkflowID]*Summary{}
 	for _, w := range all {
 		if w.Output == "" {
 			continue
 		}
-		nodes, err := models.GetWorkflowNodes(ctx, r.DB, w.ID, w.Output)
+		nodes, err := models.GetWorkflowNodes(ctx, r.Workflows.db, w.ID, w.Output)
 		if err != nil || len(nodes) == 0 {
 			return nil, apierror.Wrap(err, "read the output of workflow %s", w.ID)
 		}
-		jobs, err := r.JobsByID(ctx, []models.JobID{nodes[0].JobID})
+		jobs, err := r.Jobs.ByID(ctx, []models.JobID{nodes[0].JobID})
 		if err != nil {
 			return nil, err
 		}
-		summaries, err := r.Summarize(ctx, jobs, base, ttl)
+		summaries, err := r.OfJobs(ctx, jobs, base, ttl)
 		if err != nil || len(summaries) == 0 {
 			return nil, err
 		}

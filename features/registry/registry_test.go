@@ -310,7 +310,7 @@ func TestRemoveFromPools(t *testing.T) {
 		require.Equal(t, &registry.Uses{Pools: []string{"p2"}, Aliases: []string{}}, uses)
 
 		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", true))
-		now, err := s.Reader.Pool(t.Context(), p.ID)
+		now, err := s.Reads.Fleet.Pool(t.Context(), p.ID)
 		require.NoError(t, err)
 		require.Equal(t, []string{"testcard"}, now.Models)
 	})

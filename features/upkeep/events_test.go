@@ -61,7 +61,7 @@ func TestKeepEvents(t *testing.T) {
 		require.NotContains(t, partitions(t, s), old)
 		require.Contains(t, partitions(t, s), recent)
 		require.Equal(t, models.JobFailed, s.Reload(t, job).Status)
-		page, err := s.Reader.Events(t.Context(), job, 0, 10)
+		page, err := s.Reads.Jobs.Events(t.Context(), job, 0, 10)
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
 	})

@@ -14,13 +14,13 @@ import (
 // its job has ended; otherwise it cancels the job, and deletes them when it has ended.
 // It returns NOT_FOUND unless id is a video of the caller's account that is not deleted.
 func (v *Videos) Delete(ctx context.Context, p jobs.Principal, id models.JobID) error {
-	job, err := models.GetVideoJob(ctx, v.Reader.DB, p.AccountID, id)
+	job, err := models.GetVideoJob(ctx, v.DB, p.AccountID, id)
 	if err != nil {
 		return apierror.Wrap(apierror.OrNotFound(err, "video"), "delete video %s", id)
 	}
 	if !job.Status.Terminal() {
 		// From here on the sweep continues if this process ends.
-		if err := models.AskVideoDeleted(ctx, v.Reader.DB, id); err != nil {
+		if err := models.AskVideoDeleted(ctx, v.DB, id); err != nil {
 			return fmt.Errorf("delete video %s: %w", id, err)
 		}
 	}
@@ -48,7 +48,7 @@ const videoBatch = 100
 // Sweep goes on with the videos that were to be deleted while their jobs were not
 // over. It is safe in every process at once, and returns how many it moved on.
 func (v *Videos) Sweep(ctx context.Context) (int, error) {
-	found, err := models.ListVideosToDelete(ctx, v.Reader.DB, videoBatch)
+	found, err := models.ListVideosToDelete(ctx, v.DB, videoBatch)
 	if err != nil {
 		return 0, fmt.Errorf("list videos to delete: %w", err)
 	}

@@ -12,12 +12,14 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // Videos are jobs as the Videos API shows them: those of type video.generate of
 // the caller's own account, whichever way they came, until they are deleted.
 type Videos struct {
-	Reader    *query.Reader
+	DB        *bun.DB
+	Jobs      *query.Jobs
 	Submitter *submit.Submitter
 	Canceller *operate.Canceller
 	Deleter   *operate.Deleter
@@ -51,7 +53,7 @@ type Video struct {
 
 // Get returns a video of the caller's account, or NOT_FOUND.
 func (v *Videos) Get(ctx context.Context, p jobs.Principal, id models.JobID) (*Video, error) {
-	job, err := models.GetVideoJob(ctx, v.Reader.DB, p.AccountID, id)
+	job, err := models.GetVideoJob(ctx, v.DB, p.AccountID, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "video"), "read video %s", id)
 	}
@@ -72,7 +74,7 @@ type PageRequest struct {
 // after one that never was.
 func (v *Videos) List(ctx context.Context, p jobs.Principal, of PageRequest) (*paging.Page[*Video], error) {
 	if of.After != "" {
-		job, err := models.GetJob(ctx, v.Reader.DB, of.After)
+		job, err := models.GetJob(ctx, v.DB, of.After)
 		if err == nil && job.AccountID != p.AccountID {
 			err = sql.ErrNoRows
 		}
@@ -80,7 +82,7 @@ func (v *Videos) List(ctx context.Context, p jobs.Principal, of PageRequest) (*p
 			return nil, apierror.Wrap(apierror.OrNotFound(err, "video"), "read video %s", of.After)
 		}
 	}
-	found, err := models.ListVideoJobs(ctx, v.Reader.DB, p.AccountID, of.After, of.OldestFirst, of.Limit+1)
+	found, err := models.ListVideoJobs(ctx, v.DB, p.AccountID, of.After, of.OldestFirst, of.Limit+1)
 	if err != nil {
 		return nil, fmt.Errorf("list videos: %w", err)
 	}
@@ -112,15 +114,15 @@ func (v *Videos) showAll(ctx context.Context, found []*models.Job) ([]*Video, er
 			again = append(again, job.ID)
 		}
 	}
-	prompts, err := v.Reader.Prompts(ctx, ids)
+	prompts, err := v.Jobs.Prompts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := models.GetVideos(ctx, v.Reader.DB, ids)
+	kept, err := models.GetVideos(ctx, v.DB, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read what was asked for: %w", err)
 	}
-	most, err := models.MaxPercents(ctx, v.Reader.DB, again)
+	most, err := models.MaxPercents(ctx, v.DB, again)
 	if err != nil {
 		return nil, fmt.Errorf("read the progress of jobs: %w", err)
 	}

@@ -36,7 +36,7 @@ var errTooSlow = apierror.Later(apierror.CodeUnavailable, time.Second,
 // slow that changes were lost. Changes returns NOT_FOUND for an account that the caller may
 // not see.
 func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f models.JobFilter) (Stream[*models.Job], error) {
-	f, err := query.Narrow(ctx, w.Reader.DB, p, f)
+	f, err := query.Narrow(ctx, w.DB, p, f)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (w *Watcher) joinChanges(account models.AccountID) (f *changeFeed, changes 
 }
 
 func (w *Watcher) newChangeFeed() *changeFeed {
-	f := &changeFeed{db: w.Reader.DB, from: w.Notifications, accounts: map[models.AccountID]*accountChanges{}}
+	f := &changeFeed{db: w.DB, from: w.Notifications, accounts: map[models.AccountID]*accountChanges{}}
 	f.shared = shared{
 		pause: changePause, look: f.read,
 		age: func() { f.each((*ring[jobChange]).age) },

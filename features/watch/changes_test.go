@@ -54,7 +54,7 @@ func TestChanges(t *testing.T) {
 		worker := s.Worker(t, "w")
 		s.Submit(t) // before anyone follows
 		granted, fence := s.Lease(t, worker)
-		lost := &watch.Watcher{Reader: s.Reader, Notifications: quiet{}}
+		lost := &watch.Watcher{DB: s.DB, Jobs: s.Reads.Jobs, Notifications: quiet{}}
 		own := follow(t, s, s.Watcher, s.Client, models.JobFilter{})
 		all := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
 		unheard := follow(t, s, lost, s.Client, models.JobFilter{})

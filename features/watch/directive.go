@@ -79,7 +79,7 @@ func (w *Watcher) lookAll(ctx context.Context, all []*look) error {
 	for i, l := range all {
 		ids[i] = l.id
 	}
-	rows, err := models.ListWanted(ctx, w.Reader.DB, ids, lease.YieldWithin)
+	rows, err := models.ListWanted(ctx, w.DB, ids, lease.YieldWithin)
 	if err != nil {
 		return batch.Final(err)
 	}
@@ -97,7 +97,7 @@ func (w *Watcher) direct(ctx context.Context, d lease.Directive, send func(*leas
 	if err := send(&d); err != nil || d.Action != lease.DirectCancel {
 		return err
 	}
-	if err := models.DeliverCancel(ctx, w.Reader.DB, d.JobID); err != nil {
+	if err := models.DeliverCancel(ctx, w.DB, d.JobID); err != nil {
 		return fmt.Errorf("note the delivery of job %s's cancel: %w", d.JobID, err)
 	}
 	w.Notifications.Publish(ctx, string(d.JobID))

@@ -32,7 +32,7 @@ const (
 // share one reader, which reads all jobs with notifications at once. A follower that cannot keep up
 // with it reads its own pages.
 func (w *Watcher) Events(ctx context.Context, p jobs.Principal, id models.JobID, afterSeq int64) (Stream[*models.JobEvent], error) {
-	job, err := w.Reader.Job(ctx, p, id)
+	job, err := w.Jobs.Get(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *eventStream) Next(ctx context.Context) ([]*models.JobEvent, error) {
 		heard := s.feed.events.after(s.at)
 		if heard.behind {
 			var err error
-			if heard.items, err = models.ListJobEvents(ctx, s.w.Reader.DB, s.feed.id, s.at, eventPage); err != nil {
+			if heard.items, err = models.ListJobEvents(ctx, s.w.DB, s.feed.id, s.at, eventPage); err != nil {
 				return nil, fmt.Errorf("read events of job %s: %w", s.feed.id, err)
 			}
 			if len(heard.items) == 0 {

@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		w := &watch.Watcher{Reader: s.Reader, Notifications: quiet{}}
+		w := &watch.Watcher{DB: s.DB, Jobs: s.Reads.Jobs, Notifications: quiet{}}
 
 		l := listen(t, w, s.Client, job.ID, 0)
 		l.next(t, 1, 1)
@@ -126,7 +126,7 @@ func TestEvents(t *testing.T) {
 		s := jobstest.New(t)
 		job := s.Submit(t)
 		const events, followers = 700, 40
-		others := &watch.Watcher{Reader: s.Reader, Notifications: s.Notifier.Notifications} // another process
+		others := &watch.Watcher{DB: s.DB, Jobs: s.Reads.Jobs, Notifications: s.Notifier.Notifications} // another process
 
 		var listeners []*listener
 		for i := range followers {

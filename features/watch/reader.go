@@ -83,7 +83,7 @@ func (r *eventReader) readFeeds(ctx context.Context, feeds map[models.JobID]*fee
 		ids = append(ids, id)
 	}
 	for len(ids) > 0 {
-		heads, err := models.ListJobHeads(ctx, r.w.Reader.DB, ids)
+		heads, err := models.ListJobHeads(ctx, r.w.DB, ids)
 		if err != nil {
 			return fmt.Errorf("read how far the events of jobs are: %w", err)
 		}
@@ -111,7 +111,7 @@ func (r *eventReader) readPage(ctx context.Context, feeds map[models.JobID]*feed
 	}
 	read := map[models.JobID][]*models.JobEvent{}
 	if len(behind) > 0 {
-		if read, err = models.ListEventsAfter(ctx, r.w.Reader.DB, behind, eventPage); err != nil {
+		if read, err = models.ListEventsAfter(ctx, r.w.DB, behind, eventPage); err != nil {
 			return nil, fmt.Errorf("read events of jobs: %w", err)
 		}
 	}

@@ -18,7 +18,7 @@ func (w *Watcher) Waiting(ctx context.Context, p jobs.Principal, id models.JobID
 	defer stop()
 	var sent []query.WaitingReason
 	for {
-		job, err := w.Reader.Job(ctx, p, id)
+		job, err := w.Jobs.Get(ctx, p, id)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (w *Watcher) reasonsOf(ctx context.Context, job *models.Job) ([]query.Waiti
 			ids[i] = one.id
 		}
 		slices.Sort(ids)
-		found, err := w.Reader.WaitingFor(ctx, slices.Compact(ids))
+		found, err := w.Jobs.WaitingFor(ctx, slices.Compact(ids))
 		for _, one := range all {
 			one.reasons = found[one.id]
 		}

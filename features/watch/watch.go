@@ -11,11 +11,13 @@ import (
 	"github.com/reelay/reelay/internal/batch"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
 
 // Watcher follows jobs, and directives for workers, live.
 type Watcher struct {
-	Reader        *query.Reader
+	DB            *bun.DB
+	Jobs          *query.Jobs
 	Notifications jobs.Notifications
 
 	looks batch.Group[*look]        // of workers at what is asked of them
@@ -48,7 +50,7 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 	var told []query.WaitingReason
 	var toldAt time.Time
 	for {
-		job, err := w.Reader.Job(ctx, p, id)
+		job, err := w.Jobs.Get(ctx, p, id)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/periodic"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -60,9 +61,10 @@ type Poster interface {
 // Deliverer sends webhooks. Any number of processes may deliver at once: a process claims each
 // delivery in PostgreSQL, and if it dies, the delivery is due again when the claim expires.
 type Deliverer struct {
-	DB     *bun.DB
-	Reader *query.Reader
-	Sender Poster
+	DB        *bun.DB
+	Sealer    *seal.Sealer
+	Summaries *query.Summaries
+	Sender    Poster
 	// PublicURL is the address at which receivers reach this server. Links in webhooks start
 	// with it.
 	PublicURL string
@@ -73,8 +75,8 @@ type Deliverer struct {
 }
 
 // NewDeliverer makes a deliverer.
-func NewDeliverer(db *bun.DB, reader *query.Reader, sender Poster, publicURL string) *Deliverer {
-	return &Deliverer{DB: db, Reader: reader, Sender: sender, PublicURL: publicURL, wake: make(chan struct{}, 1)}
+func NewDeliverer(db *bun.DB, sealer *seal.Sealer, summaries *query.Summaries, sender Poster, publicURL string) *Deliverer {
+	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: make(chan struct{}, 1)}
 }
 
 const (
@@ -186,7 +188,7 @@ func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
 	if post.Body, err = d.webhookBody(ctx, &c.WebhookDelivery, endpoint.Format, event, job); err != nil {
 		return fmt.Errorf("make the body: %w", err)
 	}
-	if post.Secrets, err = openSecrets(d.Reader.Sealer, endpoint, c.Now); err != nil {
+	if post.Secrets, err = openSecrets(d.Sealer, endpoint, c.Now); err != nil {
 		return fmt.Errorf("open the secrets of %s: %w", endpoint.ID, err)
 	}
 	if job != nil {

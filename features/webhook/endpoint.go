@@ -19,7 +19,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Endpoints manages the URLs to which an account's webhooks go. query.Reader reads the
+// Endpoints manages the URLs to which an account's webhooks go. query.Webhooks reads the
 // deliveries.
 type Endpoints struct {
 	DB     *bun.DB

@@ -55,7 +55,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
 		job := jobstest.CancelledJob(t, s)
-		strict := webhook.NewDeliverer(s.DB, s.Reader, webhook.NewSender(outbound.Policy{}), s.Base)
+		strict := webhook.NewDeliverer(s.DB, s.Webhooks.Sealer, s.Reads.Summaries, webhook.NewSender(outbound.Policy{}), s.Base)
 
 		_, err := strict.Pass(t.Context())
 
@@ -171,11 +171,11 @@ func TestWebhookEndpoint(t *testing.T) {
 		worker := s.Worker(t, "one")
 
 		for _, p := range []jobs.Principal{stranger, worker} {
-			_, err := s.Reader.WebhookEndpoint(t.Context(), p, endpoint.ID)
+			_, err := s.Reads.Webhooks.Endpoint(t.Context(), p, endpoint.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.WebhookDelivery(t.Context(), p, d.ID)
+			_, err = s.Reads.Webhooks.Delivery(t.Context(), p, d.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.WebhookEndpoints(t.Context(), p, s.Account.ID)
+			_, err = s.Reads.Webhooks.Endpoints(t.Context(), p, s.Account.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, _, err = s.Webhooks.RotateSecret(t.Context(), p, endpoint.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
@@ -187,7 +187,7 @@ func TestWebhookEndpoint(t *testing.T) {
 			_, err = s.Webhooks.Redeliver(t.Context(), p, d.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
-		page, err := s.Reader.WebhookDeliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID},
+		page, err := s.Reads.Webhooks.Deliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID},
 			paging.Request{First: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
@@ -269,7 +269,7 @@ func TestTestWebhook(t *testing.T) {
 		require.Equal(t, map[string]any{"id": string(endpoint.ID), "account": string(s.Client.AccountID)}, body["data"])
 		d := jobstest.Deliveries(t, s, sent.JobID)[0]
 		require.True(t, d.Delivered())
-		tries, err := s.Reader.WebhookTries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		tries, err := s.Reads.Webhooks.Tries(t.Context(), []models.WebhookDeliveryID{d.ID})
 		require.NoError(t, err)
 		require.Len(t, tries, 1)
 		again, err := s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)

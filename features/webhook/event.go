@@ -30,7 +30,7 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
 		})
 	}
-	summaries, err := d.Reader.Summarize(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	summaries, err := d.Summaries.OfJobs(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDe
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := d.Reader.SummarizeWorkflows(ctx, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
+	summaries, err := d.Summaries.OfWorkflows(ctx, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func TestWebhookRetry(t *testing.T) {
 			verify(t, secret, w)
 			require.Equal(t, r.All()[0].Id(), w.Id(), "every try has the same webhook-id")
 		}
-		tries, err := s.Reader.WebhookTries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		tries, err := s.Reads.Webhooks.Tries(t.Context(), []models.WebhookDeliveryID{d.ID})
 		require.NoError(t, err)
 		require.Len(t, tries, 12)
 		require.Equal(t, 502, *tries[11].StatusCode)
@@ -177,7 +177,7 @@ func TestWebhookRetry(t *testing.T) {
 
 		jobstest.Deliver(t, s)
 
-		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		endpoint, err := s.Reads.Webhooks.Endpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.True(t, endpoint.Disabled())
 		require.Equal(t, "The endpoint responded with status 410 Gone.", endpoint.DisabledReason)
@@ -216,7 +216,7 @@ func TestWebhookRetry(t *testing.T) {
 			require.LessOrEqual(t, jobstest.Deliver(t, s), 8)
 			ageWebhooks(t, s, time.Minute)
 		}
-		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		endpoint, err := s.Reads.Webhooks.Endpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.False(t, endpoint.Disabled(), "not for long yet")
 		require.GreaterOrEqual(t, endpoint.FailedTries, 9)
@@ -224,7 +224,7 @@ func TestWebhookRetry(t *testing.T) {
 		ageWebhooks(t, s, 24*time.Hour)
 		require.Equal(t, 1, jobstest.Deliver(t, s), "one that fails is tried by one at a time")
 
-		endpoint, err = s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		endpoint, err = s.Reads.Webhooks.Endpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.True(t, endpoint.Disabled())
 		require.Contains(t, endpoint.DisabledReason, "tries failed for 24 hours; the last: The endpoint responded with status 500")
@@ -276,7 +276,7 @@ func TestWebhookRetry(t *testing.T) {
 
 		require.Equal(t, 1, jobstest.Deliver(t, s))
 
-		endpoint, err := s.Reader.WebhookEndpoint(t.Context(), s.Client, endpoint.ID)
+		endpoint, err := s.Reads.Webhooks.Endpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)
 		require.Zero(t, endpoint.FailedTries)
 		require.True(t, endpoint.FailingSince.IsZero())

@@ -197,7 +197,7 @@ func TestWebhook(t *testing.T) {
 		require.Len(t, r.All(), 1)
 		verify(t, secret, r.All()[0])
 		require.Equal(t, r.URL, jobstest.Deliveries(t, s, job.ID)[0].URL)
-		endpoints, err := s.Reader.WebhookEndpoints(t.Context(), s.Client, "")
+		endpoints, err := s.Reads.Webhooks.Endpoints(t.Context(), s.Client, "")
 		require.NoError(t, err)
 		require.Empty(t, endpoints, "the secret of callbacks is no endpoint")
 	})

@@ -87,7 +87,7 @@ func TestRefusalIsCheap(t *testing.T) {
 // TestLongWords covers requests of a megabyte that are refused because of one word.
 func TestLongWords(t *testing.T) {
 	// Not parallel: a garbage collection caused by other tests would be counted here.
-	served := graph.New(&graph.Resolver{Reader: &query.Reader{Shares: query.NewShares(1, 1)}},
+	served := graph.New(&graph.Resolver{Reads: &query.Reads{Shares: query.NewShares(1, 1)}},
 		&auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
 			return jobs.Principal{Role: models.RoleClient}, nil
 		}}, graph.Options{})

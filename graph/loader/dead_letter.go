@@ -17,7 +17,7 @@ type Cause struct {
 const deadLettersExamined = 50
 
 // failingHosts reads on which hosts the dead letters of each cause ended.
-func failingHosts(r *query.Reader) fetch[Cause, []*models.FailingHost] {
+func failingHosts(r *query.Reads) fetch[Cause, []*models.FailingHost] {
 	return func(ctx context.Context, causes []Cause) (map[Cause][]*models.FailingHost, error) {
 		found := map[Cause][]*models.FailingHost{}
 		for _, resolved := range []bool{false, true} {
@@ -30,7 +30,7 @@ func failingHosts(r *query.Reader) fetch[Cause, []*models.FailingHost] {
 			if len(asked) == 0 {
 				continue
 			}
-			hosts, err := r.FailingHosts(ctx, asked, resolved, deadLettersExamined)
+			hosts, err := r.DeadLetters.FailingHosts(ctx, asked, resolved, deadLettersExamined)
 			if err != nil {
 				return nil, err
 			}

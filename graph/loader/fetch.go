@@ -42,7 +42,7 @@ type EventPage struct {
 
 // eventPages reads pages of many jobs' events, with one query for all jobs of which the
 // same page is asked for.
-func eventPages(r *query.Reader) fetch[EventPage, *paging.Page[*models.JobEvent]] {
+func eventPages(r *query.Reads) fetch[EventPage, *paging.Page[*models.JobEvent]] {
 	return func(ctx context.Context, keys []EventPage) (map[EventPage]*paging.Page[*models.JobEvent], error) {
 		byPage := map[paging.Request][]models.JobID{}
 		for _, key := range keys {
@@ -50,7 +50,7 @@ func eventPages(r *query.Reader) fetch[EventPage, *paging.Page[*models.JobEvent]
 		}
 		found := make(map[EventPage]*paging.Page[*models.JobEvent], len(keys))
 		for page, ids := range byPage {
-			pages, err := r.EventPages(ctx, ids, page)
+			pages, err := r.Jobs.EventPages(ctx, ids, page)
 			if err != nil {
 				return nil, err
 			}
@@ -70,7 +70,7 @@ type ScalingPage struct {
 
 // scalingPages reads the newest decisions of many pools, with one query for all pools of
 // which the same number is asked for.
-func scalingPages(r *query.Reader) fetch[ScalingPage, []*models.ScalingDecision] {
+func scalingPages(r *query.Reads) fetch[ScalingPage, []*models.ScalingDecision] {
 	return func(ctx context.Context, keys []ScalingPage) (map[ScalingPage][]*models.ScalingDecision, error) {
 		bySize := map[int][]models.PoolID{}
 		for _, key := range keys {
@@ -78,7 +78,7 @@ func scalingPages(r *query.Reader) fetch[ScalingPage, []*models.ScalingDecision]
 		}
 		found := make(map[ScalingPage][]*models.ScalingDecision, len(keys))
 		for first, ids := range bySize {
-			histories, err := r.ScalingHistories(ctx, ids, first)
+			histories, err := r.Fleet.ScalingHistories(ctx, ids, first)
 			if err != nil {
 				return nil, err
 			}
@@ -98,7 +98,7 @@ type PricesBack struct {
 
 // prices reads the prices of many pools, with one query for all pools of which the same time is
 // asked for.
-func prices(r *query.Reader) fetch[PricesBack, []*models.PriceStep] {
+func prices(r *query.Reads) fetch[PricesBack, []*models.PriceStep] {
 	return func(ctx context.Context, keys []PricesBack) (map[PricesBack][]*models.PriceStep, error) {
 		byTime := map[int][]models.PoolID{}
 		for _, key := range keys {
@@ -106,7 +106,7 @@ func prices(r *query.Reader) fetch[PricesBack, []*models.PriceStep] {
 		}
 		found := make(map[PricesBack][]*models.PriceStep, len(keys))
 		for hours, ids := range byTime {
-			histories, err := r.PriceHistories(ctx, ids, hours)
+			histories, err := r.Fleet.PriceHistories(ctx, ids, hours)
 			if err != nil {
 				return nil, err
 			}
@@ -119,9 +119,9 @@ func prices(r *query.Reader) fetch[PricesBack, []*models.PriceStep] {
 }
 
 // estimates reads the estimates of unfinished jobs.
-func estimates(r *query.Reader) fetch[*models.Job, estimate.JobEstimate] {
+func estimates(r *query.Reads) fetch[*models.Job, estimate.JobEstimate] {
 	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {
-		byID, err := r.EstimateJobs(ctx, rows)
+		byID, err := r.Jobs.Estimates(ctx, rows)
 		found := make(map[*models.Job]estimate.JobEstimate, len(byID))
 		for _, row := range rows {
 			if e, ok := byID[row.ID]; ok {
@@ -133,9 +133,9 @@ func estimates(r *query.Reader) fetch[*models.Job, estimate.JobEstimate] {
 }
 
 // jobTimes reads where the time of jobs went.
-func jobTimes(r *query.Reader) fetch[*models.Job, *models.JobTime] {
+func jobTimes(r *query.Reads) fetch[*models.Job, *models.JobTime] {
 	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]*models.JobTime, error) {
-		found, err := r.JobTimes(ctx, rows)
+		found, err := r.Jobs.Times(ctx, rows)
 		all := make(map[*models.Job]*models.JobTime, len(found))
 		for _, job := range rows {
 			all[job] = found[job.ID]
@@ -151,13 +151,13 @@ type Queue struct {
 }
 
 // capacities reads what the pools can do for each queue.
-func capacities(r *query.Reader) fetch[Queue, query.QueueCapacity] {
+func capacities(r *query.Reads) fetch[Queue, query.QueueCapacity] {
 	return func(ctx context.Context, queues []Queue) (map[Queue]query.QueueCapacity, error) {
 		asked := make([]models.QueueCount, len(queues))
 		for i, q := range queues {
 			asked[i] = models.QueueCount{Lane: q.Lane, Model: q.Model}
 		}
-		all, err := r.QueueCapacities(ctx, asked)
+		all, err := r.Queues.Capacities(ctx, asked)
 		found := make(map[Queue]query.QueueCapacity, len(all))
 		for _, c := range all {
 			found[Queue{c.Lane, c.Model}] = c
@@ -167,9 +167,9 @@ func capacities(r *query.Reader) fetch[Queue, query.QueueCapacity] {
 }
 
 // queueWaits reads how long jobs waited in each queue.
-func queueWaits(r *query.Reader) fetch[Queue, query.QueueWait] {
+func queueWaits(r *query.Reads) fetch[Queue, query.QueueWait] {
 	return func(ctx context.Context, _ []Queue) (map[Queue]query.QueueWait, error) {
-		all, err := r.QueueWaits(ctx)
+		all, err := r.Queues.Waits(ctx)
 		found := make(map[Queue]query.QueueWait, len(all))
 		for _, wait := range all {
 			found[Queue{wait.Lane, wait.Model}] = wait

@@ -110,31 +110,31 @@ type Loaders struct {
 }
 
 // New returns the loaders of one response, which read through r.
-func New(r *query.Reader, o Options) *Loaders {
+func New(r *query.Reads, o Options) *Loaders {
 	if o.Wait == 0 {
 		o.Wait = Wait
 	}
 	return &Loaders{
-		Prompts:      newLoader(o, r.Prompts),
-		WaitingFor:   newLoader(o, r.WaitingFor),
-		Attempts:     newLoader(o, grouped(r.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })),
+		Prompts:      newLoader(o, r.Jobs.Prompts),
+		WaitingFor:   newLoader(o, r.Jobs.WaitingFor),
+		Attempts:     newLoader(o, grouped(r.Jobs.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })),
 		Events:       newLoader(o, eventPages(r)),
-		JobArtifacts: newLoader(o, grouped(r.JobArtifacts, func(a *models.Artifact) models.JobID { return a.JobID })),
-		InputFiles:   newLoader(o, grouped(r.InputFiles, func(f *models.InputFile) models.JobID { return f.UsedBy })),
-		Artifacts:    newLoader(o, keyed(r.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
-		Workers:      newLoader(o, keyed(r.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
-		Accounts:     newLoader(o, keyed(r.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
-		GPUs:         newLoader(o, grouped(r.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
-		GPUHistory:   newLoader(o, keyed(r.GPUHistory, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })),
-		Pools:        newLoader(o, keyed(r.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
-		CurrentJobs:  newLoader(o, r.CurrentJobs),
-		Parents:      newLoader(o, r.Parents),
-		Jobs:         newLoader(o, keyed(r.JobsByID, func(j *models.Job) models.JobID { return j.ID })),
-		ContinuedBy:  newLoader(o, keyed(r.Continuations, func(j *models.Job) models.JobID { return j.Continues })),
+		JobArtifacts: newLoader(o, grouped(r.Jobs.ArtifactsOf, func(a *models.Artifact) models.JobID { return a.JobID })),
+		InputFiles:   newLoader(o, grouped(r.Jobs.InputFiles, func(f *models.InputFile) models.JobID { return f.UsedBy })),
+		Artifacts:    newLoader(o, keyed(r.Jobs.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
+		Workers:      newLoader(o, keyed(r.Fleet.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
+		Accounts:     newLoader(o, keyed(r.Directory.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
+		GPUs:         newLoader(o, grouped(r.Fleet.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
+		GPUHistory:   newLoader(o, keyed(r.Fleet.GPUHistory, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })),
+		Pools:        newLoader(o, keyed(r.Fleet.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
+		CurrentJobs:  newLoader(o, r.Fleet.CurrentJobs),
+		Parents:      newLoader(o, r.Jobs.Parents),
+		Jobs:         newLoader(o, keyed(r.Jobs.ByID, func(j *models.Job) models.JobID { return j.ID })),
+		ContinuedBy:  newLoader(o, keyed(r.Jobs.Continuations, func(j *models.Job) models.JobID { return j.Continues })),
 		KeyNames: newLoader(o, func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
-			return r.KeyNames(ctx, o.Principal, ids)
+			return r.Directory.KeyNames(ctx, o.Principal, ids)
 		}),
-		WebhookTries:   newLoader(o, grouped(r.WebhookTries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
+		WebhookTries:   newLoader(o, grouped(r.Webhooks.Tries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
 		Estimates:      newLoader(o, estimates(r)),
 		JobTimes:       newLoader(o, jobTimes(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
@@ -142,10 +142,10 @@ func New(r *query.Reader, o Options) *Loaders {
 		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),
-		Workflows:      newLoader(o, keyed(r.WorkflowsOf, func(w *models.Workflow) models.WorkflowID { return w.ID })),
-		WorkflowNodes:  newLoader(o, grouped(r.WorkflowNodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
-		WorkflowCounts: newLoader(o, r.CountNodes),
-		Submitters:     newLoader(o, keyed(r.SchedulesOf, func(s *models.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
+		Workflows:      newLoader(o, keyed(r.Workflows.ByID, func(w *models.Workflow) models.WorkflowID { return w.ID })),
+		WorkflowNodes:  newLoader(o, grouped(r.Workflows.Nodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
+		WorkflowCounts: newLoader(o, r.Workflows.Counts),
+		Submitters:     newLoader(o, keyed(r.Workflows.Schedules, func(s *models.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
 		SlotUsages:     newLoader(o, o.Schedules.Usages),
 	}
 }

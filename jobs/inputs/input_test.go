@@ -32,7 +32,7 @@ func submitFrom(t *testing.T, s *jobstest.Stack, reference string) *models.Job {
 // filesOf returns the INPUT artifacts of a job.
 func filesOf(t *testing.T, s *jobstest.Stack, job models.JobID) []*models.Artifact {
 	t.Helper()
-	all, err := s.Reader.JobArtifacts(t.Context(), []models.JobID{job})
+	all, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{job})
 	require.NoError(t, err)
 	var found []*models.Artifact
 	for _, a := range all {
@@ -67,7 +67,7 @@ func TestInput(t *testing.T) {
 			require.Len(t, used, 1)
 			require.Equal(t, job.ID, used[0].JobID)
 		}
-		link, err := s.Reader.Link(t.Context(), lease.Inputs[0].Artifact, jobs.UploadTTL)
+		link, err := s.Reads.Jobs.Link(t.Context(), lease.Inputs[0].Artifact, jobs.UploadTTL)
 		require.NoError(t, err)
 		require.NotEmpty(t, link)
 		s.RequireInvariants(t)
@@ -106,7 +106,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = s.Submitter.Submit(t.Context(), other, fromImage(string(used)))
 		require.NoError(t, err)
-		all, err := s.Reader.JobArtifacts(t.Context(), []models.JobID{own.ID})
+		all, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{own.ID})
 		require.NoError(t, err)
 		before := s.Count(t, "jobs")
 
@@ -117,7 +117,7 @@ func TestInput(t *testing.T) {
 			_, _, err := s.Submitter.Submit(t.Context(), s.Client, fromImage(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
-		_, err = s.Reader.Artifact(t.Context(), s.Client, used)
+		_, err = s.Reads.Jobs.Artifact(t.Context(), s.Client, used)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		require.Equal(t, before, s.Count(t, "jobs"))
 	})

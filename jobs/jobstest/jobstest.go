@@ -58,7 +58,7 @@ type Stack struct {
 	Canceller *operate.Canceller
 	Deleter   *operate.Deleter
 	Videos    *video.Videos
-	Reader    *query.Reader
+	Reads     *query.Reads
 	Watcher   *watch.Watcher
 	Leaser    *lease.Leaser
 	Attempts  *lease.Attempts
@@ -106,6 +106,15 @@ type Stack struct {
 	Client    jobs.Principal
 	Enrolment jobs.Principal
 	Admin     jobs.Principal
+
+	sources query.Sources
+}
+
+// ReadOver makes the stack read over another handle of its database, such as one whose statements are counted.
+func (s *Stack) ReadOver(db *bun.DB) {
+	s.sources.DB = db
+	*s.Reads = *query.New(s.sources)
+	s.Watcher.DB, s.Watcher.Jobs = db, s.Reads.Jobs
 }
 
 // New makes a stack with an in-memory ready index, which a test can lose, and in-memory notifications.
@@ -129,12 +138,17 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	notifier.Aside = func(tell func()) { tell() } // synchronously, so that a submitted job is in the index
 	dir := t.TempDir()
 	objects, base := openObjects(t, dir)
-	reader := query.NewReader(db, sealer, objects, catalogue)
+	checkpoints := &checkpoints.Plans{DB: db}
+	estimates := &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
+	sources := query.Sources{
+		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, Estimates: estimates, Checkpoints: checkpoints,
+	}
+	reads := query.New(sources)
 	leaser := lease.NewLeaser(db, notifier, catalogue)
 	here := outbound.Policy{AllowLoopback: true} // tests' receivers are on this machine
 	files := &inputs.Inputs{DB: db, Objects: objects, Remote: remote.New(here)}
 	s := &Stack{
-		DB: db, Notifier: notifier, Reader: reader, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
+		DB: db, Notifier: notifier, Reads: reads, sources: sources, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
 		Keys:     auth.NewKeys(db),
 		Accounts: &auth.Accounts{DB: db, Notifier: notifier},
 		Members:  &auth.Members{DB: db},
@@ -144,7 +158,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Submitter: &submit.Submitter{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files, Outbound: here},
 		Canceller: &operate.Canceller{DB: db, Notifier: notifier},
 		Deleter:   &operate.Deleter{DB: db, Notifier: notifier},
-		Watcher:   &watch.Watcher{Reader: reader, Notifications: notifier.Notifications},
+		Watcher:   &watch.Watcher{DB: db, Jobs: reads.Jobs, Notifications: notifier.Notifications},
 		Attempts:  lease.NewAttempts(db, objects, catalogue, leaser),
 		Registrar: &fleet.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &lease.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
@@ -162,16 +176,13 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Settler:   &change.Settler{DB: db, Notifier: notifier},
 		Readier:   &pass.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
-		Deliverer: webhook.NewDeliverer(db, reader, webhook.NewSender(here), base),
+		Deliverer: webhook.NewDeliverer(db, sealer, reads.Summaries, webhook.NewSender(here), base),
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[models.Role]string{},
 	}
-	s.Videos = &video.Videos{Reader: reader, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
-	s.Learner, s.Estimates = &lease.Learner{DB: db}, &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
-	s.Checkpoints = &checkpoints.Plans{DB: db}
-	s.Leaser.Checkpoints, s.Reader.Checkpoints = s.Checkpoints, s.Checkpoints
-	s.Leaser.Estimates = s.Estimates
-	s.Reader.Estimates, s.Submitter.Admission.Estimates = s.Estimates, s.Estimates
+	s.Videos = &video.Videos{DB: db, Jobs: reads.Jobs, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
+	s.Learner, s.Estimates, s.Checkpoints = &lease.Learner{DB: db}, estimates, checkpoints
+	s.Leaser.Checkpoints, s.Leaser.Estimates, s.Submitter.Admission.Estimates = checkpoints, estimates, estimates
 	// Listeners are always present unless a test says otherwise.
 	s.Exec(t, "UPDATE presence SET seen_at = 'infinity'")
 	s.DeadLetters = &operate.DeadLetters{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Inputs: files}
@@ -249,7 +260,7 @@ func (s *Stack) BeginReads(t testing.TB, p jobs.Principal) (end func()) {
 	t.Helper()
 	var reads []*query.Read
 	for range 2 {
-		_, read, err := s.Reader.Shares.Admit(t.Context(), p, query.FreePrice+1)
+		_, read, err := s.Reads.Shares.Admit(t.Context(), p, query.FreePrice+1)
 		require.NoError(t, err)
 		reads = append(reads, read)
 	}

@@ -110,7 +110,7 @@ func Together(t *testing.T, n int, pass func(context.Context) (int, error)) (tot
 
 func WorkerStatus(t *testing.T, s *Stack, id models.WorkerID) models.WorkerStatus {
 	t.Helper()
-	w, err := s.Reader.Worker(t.Context(), id)
+	w, err := s.Reads.Fleet.Worker(t.Context(), id)
 	require.NoError(t, err)
 	return w.Status
 }

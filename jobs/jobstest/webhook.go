@@ -99,7 +99,7 @@ func Deliver(t *testing.T, s *Stack) int {
 // Deliveries lists a job's deliveries, newest first.
 func Deliveries(t *testing.T, s *Stack, job models.JobID) []*models.WebhookDelivery {
 	t.Helper()
-	page, err := s.Reader.WebhookDeliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, paging.Request{First: 100})
+	page, err := s.Reads.Webhooks.Deliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, paging.Request{First: 100})
 	require.NoError(t, err)
 	return page.Items
 }

@@ -150,7 +150,7 @@ func TestComplete(t *testing.T) {
 
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
-		artifacts, err := s.Reader.JobArtifacts(t.Context(), []models.JobID{job.ID})
+		artifacts, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Len(t, artifacts, 3)
 		for _, a := range artifacts {
@@ -160,7 +160,7 @@ func TestComplete(t *testing.T) {
 				require.Equal(t, video.Checksum, a.Checksum)
 			}
 		}
-		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
+		held, err := s.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, models.WorkerIdle, held.Status)
 		require.Equal(t, 1, held.JobsCompleted)

@@ -85,7 +85,7 @@ func TestCallsInOneBatch(t *testing.T) {
 		require.NoError(t, errs[1])
 		require.ErrorIs(t, errs[2], apierror.ErrLeaseLost)
 		require.Equal(t, models.JobCompleted, s.Reload(t, job.ID).Status)
-		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
+		held, err := s.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, 1, held.JobsCompleted)
 		s.RequireInvariants(t)

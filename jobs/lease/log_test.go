@@ -37,19 +37,19 @@ func TestAppendLog(t *testing.T) {
 		send(4, "tw")
 		send(4, "two\nthree ü\n") // the answer was lost; there is more now
 
-		all, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
+		all, err := s.Reads.Jobs.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
 		require.NoError(t, err)
 		require.Equal(t, "one\ntwo\nthree ü\n", all.Text)
 		require.EqualValues(t, len(all.Text), all.End)
 		for after, text := range map[int64]string{-1: all.Text, 4: "two\nthree ü\n", 6: "o\nthree ü\n", all.End: "", all.End + 5: ""} {
-			rest, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, after)
+			rest, err := s.Reads.Jobs.LiveLog(t.Context(), s.Client, fence.AttemptID, after)
 			require.NoError(t, err)
 			require.Equal(t, text, rest.Text, after)
 		}
 		_, err = s.Attempts.AppendLog(t.Context(), worker, fence, all.End, "too soon")
 		jobstest.RequireCode(t, err, apierror.CodeRateLimited)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		_, err = s.Reader.LiveLog(t.Context(), stranger, fence.AttemptID, 0)
+		_, err = s.Reads.Jobs.LiveLog(t.Context(), stranger, fence.AttemptID, 0)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	})
 
@@ -63,7 +63,7 @@ func TestAppendLog(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeRateLimited)
 		}
 
-		all, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
+		all, err := s.Reads.Jobs.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
 		require.NoError(t, err)
 		require.Equal(t, "first", all.Text, "a refused part changes nothing")
 	})
@@ -111,7 +111,7 @@ func TestAppendLog(t *testing.T) {
 			send(int64(i*len(part)), part)
 		}
 
-		kept, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
+		kept, err := s.Reads.Jobs.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
 
 		require.NoError(t, err)
 		require.EqualValues(t, 6*len(part), kept.End)
@@ -136,7 +136,7 @@ func TestAppendLog(t *testing.T) {
 		_, err = s.Attempts.AppendLog(t.Context(), worker, fence, 5, "late\n")
 		jobstest.RequireCode(t, err, apierror.CodeLeaseLost)
 
-		left, err := s.Reader.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
+		left, err := s.Reads.Jobs.LiveLog(t.Context(), s.Client, fence.AttemptID, 0)
 		require.NoError(t, err)
 		require.Equal(t, "mine\n", left.Text, "the log of a lost worker stays readable")
 	})
@@ -158,7 +158,7 @@ func TestAppendLog(t *testing.T) {
 		require.Zero(t, s.Count(t, "attempt_logs"))
 
 		send(0, "secret plans\n")
-		a, err := s.Reader.Attempt(t.Context(), s.Client, fence.AttemptID)
+		a, err := s.Reads.Jobs.Attempt(t.Context(), s.Client, fence.AttemptID)
 		require.NoError(t, err)
 		s.ExpireLease(t, fence.AttemptID)
 		_, err = s.Reaper.Reap(t.Context())

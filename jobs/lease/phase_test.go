@@ -51,7 +51,7 @@ func TestPhaseHasItsOwnMessage(t *testing.T) {
 			s, job, worker, fence := encoding(t)
 			require.NoError(t, leave.do(t, s, job, worker, fence))
 
-			now, err := s.Reader.Job(t.Context(), s.Client, job.ID)
+			now, err := s.Reads.Jobs.Get(t.Context(), s.Client, job.ID)
 			require.NoError(t, err)
 			require.Equal(t, leave.phase, now.Progress.Phase)
 			require.Regexp(t, leave.message, now.Progress.Message)
@@ -76,7 +76,7 @@ func TestPhaseHasItsOwnMessage(t *testing.T) {
 			lease.ProgressReport{Progress: models.Progress{Percent: 96, Phase: models.PhaseUploading}})
 		require.NoError(t, err)
 
-		now, err := s.Reader.Job(t.Context(), s.Client, job.ID)
+		now, err := s.Reads.Jobs.Get(t.Context(), s.Client, job.ID)
 		require.NoError(t, err)
 		require.Equal(t, models.PhaseUploading, now.Progress.Phase)
 		require.NotContains(t, now.Progress.Message, "encoding")

@@ -98,7 +98,7 @@ func TestReportProgress(t *testing.T) {
 		var told struct{ Percent float64 }
 		require.NoError(t, json.Unmarshal(events[0].Payload, &told))
 		require.Equal(t, 40.0, told.Percent)
-		held, err := s.Reader.Worker(t.Context(), worker.WorkerID)
+		held, err := s.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, []float64{0.5}, held.GPUUtilization, "a report has no samples, and takes none away")
 		s.RequireInvariants(t)

@@ -40,7 +40,7 @@ func fails(t *testing.T, s *jobstest.Stack, worker jobs.Principal, class models.
 
 func deadLetter(t *testing.T, s *jobstest.Stack, id models.DeadLetterID) *models.DeadLetter {
 	t.Helper()
-	found, err := s.Reader.DeadLetter(t.Context(), s.Admin, id)
+	found, err := s.Reads.DeadLetters.Get(t.Context(), s.Admin, id)
 	require.NoError(t, err)
 	return found
 }
@@ -58,9 +58,9 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 
 		_, letter := fails(t, s, s.Worker(t, "one"), models.FailEndpoint, "example.com returned status 500; expected 200–299.")
-		stats, err := s.Reader.DeadLetterStats(t.Context(), nil)
+		stats, err := s.Reads.DeadLetters.Stats(t.Context(), nil)
 		require.NoError(t, err)
-		groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}})
+		groups, err := s.Reads.DeadLetters.Groups(t.Context(), models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}})
 		require.NoError(t, err)
 		health, err := models.ReadHealth(t.Context(), s.DB, time.Minute, 100)
 		require.NoError(t, err)
@@ -83,9 +83,9 @@ func TestDeadLetters(t *testing.T) {
 		_, err := s.DeadLetters.Discard(t.Context(), s.Admin, settled.ID, "")
 		require.NoError(t, err)
 
-		groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{})
+		groups, err := s.Reads.DeadLetters.Groups(t.Context(), models.DeadLetterFilter{})
 		require.NoError(t, err)
-		resolved, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Resolved: true})
+		resolved, err := s.Reads.DeadLetters.Groups(t.Context(), models.DeadLetterFilter{Resolved: true})
 		require.NoError(t, err)
 
 		require.Len(t, groups, 2)
@@ -118,9 +118,9 @@ func TestDeadLetters(t *testing.T) {
 		theirs = append([]models.DeadLetterID{cascade.ID}, theirs...)
 		both := []models.Audience{models.AudienceOperator, models.AudienceCustomer}
 		list := func(f models.DeadLetterFilter) (ids []models.DeadLetterID) {
-			page, err := s.Reader.DeadLetters(t.Context(), f, paging.Request{First: 10})
+			page, err := s.Reads.DeadLetters.List(t.Context(), f, paging.Request{First: 10})
 			require.NoError(t, err)
-			n, err := s.Reader.CountDeadLetters(t.Context(), f)
+			n, err := s.Reads.DeadLetters.Count(t.Context(), f)
 			require.NoError(t, err)
 			require.Len(t, page.Items, n)
 			for _, letter := range page.Items {
@@ -140,10 +140,10 @@ func TestDeadLetters(t *testing.T) {
 			audience []models.Audience
 			n        int
 		}{{nil, 1}, {both[1:], 3}, {both, 4}} {
-			stats, err := s.Reader.DeadLetterStats(t.Context(), c.audience)
+			stats, err := s.Reads.DeadLetters.Stats(t.Context(), c.audience)
 			require.NoError(t, err)
 			require.Equal(t, c.n, stats.Total)
-			groups, err := s.Reader.DeadLetterGroups(t.Context(), models.DeadLetterFilter{Audience: c.audience})
+			groups, err := s.Reads.DeadLetters.Groups(t.Context(), models.DeadLetterFilter{Audience: c.audience})
 			require.NoError(t, err)
 			require.Len(t, groups, c.n)
 		}
@@ -161,7 +161,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		none, err := s.Reader.DeadLetterStats(t.Context(), nil)
+		none, err := s.Reads.DeadLetters.Stats(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, &models.DeadLetterStats{ByProvider: []byte("{}"), ByModel: []byte("{}"), ByClass: []byte("{}")}, none)
 		worker := s.Worker(t, "one")
@@ -170,7 +170,7 @@ func TestDeadLetters(t *testing.T) {
 		dies(t, s, worker, models.FailPoison, "no key")
 		s.Exec(t, "UPDATE dead_letters SET created_at = created_at - interval '1 hour', provider = NULL WHERE id = ?", old.ID)
 
-		stats, err := s.Reader.DeadLetterStats(t.Context(), nil)
+		stats, err := s.Reads.DeadLetters.Stats(t.Context(), nil)
 
 		require.NoError(t, err)
 		require.Equal(t, 3, stats.Total)
@@ -202,26 +202,26 @@ func TestDeadLetters(t *testing.T) {
 			"model":       {models.DeadLetterFilter{Model: "other"}, nil},
 			"provider":    {models.DeadLetterFilter{Provider: "static"}, []models.DeadLetterID{c.ID, a.ID}},
 		} {
-			page, err := s.Reader.DeadLetters(t.Context(), c.filter, paging.Request{First: 10})
+			page, err := s.Reads.DeadLetters.List(t.Context(), c.filter, paging.Request{First: 10})
 			require.NoError(t, err, name)
 			var found []models.DeadLetterID
 			for _, letter := range page.Items {
 				found = append(found, letter.ID)
 			}
 			require.Equal(t, c.expected, found, name)
-			n, err := s.Reader.CountDeadLetters(t.Context(), c.filter)
+			n, err := s.Reads.DeadLetters.Count(t.Context(), c.filter)
 			require.NoError(t, err)
 			require.Len(t, c.expected, n, name)
 		}
-		page, err := s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1})
+		page, err := s.Reads.DeadLetters.List(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1})
 		require.NoError(t, err)
 		require.True(t, page.More)
-		page, err = s.Reader.DeadLetters(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1, After: page.End})
+		page, err = s.Reads.DeadLetters.List(t.Context(), models.DeadLetterFilter{}, paging.Request{First: 1, After: page.End})
 		require.NoError(t, err)
 		require.Equal(t, a.ID, page.Items[0].ID)
 		require.False(t, page.More)
 		for _, f := range []models.DeadLetterFilter{{Fingerprint: "\x00"}, {Model: string(make([]byte, 300))}, {Provider: "\xff"}} {
-			_, err := s.Reader.DeadLetters(t.Context(), f, paging.Request{First: 1})
+			_, err := s.Reads.DeadLetters.List(t.Context(), f, paging.Request{First: 1})
 			jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
 		}
 	})
@@ -273,7 +273,7 @@ func TestDiscard(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 			_, err = s.DeadLetters.Redrive(t.Context(), p, dead.ID, operate.Edit{})
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
-			_, err = s.Reader.DeadLetter(t.Context(), p, dead.ID)
+			_, err = s.Reads.DeadLetters.Get(t.Context(), p, dead.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Bulk.Redrive(t.Context(), p, bulk.RedriveRequest{Limit: 10})
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)

@@ -40,7 +40,7 @@ func TestHalt(t *testing.T) {
 			require.Nil(t, jobstest.LeaseNext(t, s, two))
 			_, err = s.Attempts.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)
-			why, err := s.Reader.WaitingFor(t.Context(), []models.JobID{waiting.ID})
+			why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{waiting.ID})
 			require.NoError(t, err)
 			require.Regexp(t, `^An operator has halted the starts of all jobs since .* UTC: the storage is moved\.$`, why[waiting.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 hour' WHERE status = 'QUEUED'")
@@ -104,7 +104,7 @@ func TestHalt(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		_, err = s.Operator.Resume(t.Context(), s.Client, leases)
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
-		_, err = s.Reader.Halts(t.Context(), s.Client)
+		_, err = s.Reads.Queues.Halts(t.Context(), s.Client)
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 	})
 }

@@ -56,7 +56,7 @@ func TestPauseQueue(t *testing.T) {
 		require.NoError(t, err)
 		s.Submit(t)
 
-		queues, err := s.Reader.Queues(t.Context())
+		queues, err := s.Reads.Queues.Counts(t.Context())
 
 		require.NoError(t, err)
 		require.Len(t, queues, 2)
@@ -81,7 +81,7 @@ func TestPauseQueue(t *testing.T) {
 		_, err := s.Operator.PauseQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard", "twice")
 		require.NoError(t, err)
 
-		queues, err := s.Reader.Queues(t.Context())
+		queues, err := s.Reads.Queues.Counts(t.Context())
 
 		require.NoError(t, err)
 		var shown []string
@@ -96,7 +96,7 @@ func TestPauseQueue(t *testing.T) {
 			`PRO "" 0: PRO "" by test ADMIN: storage is full`,
 			`BATCH "testcard" 0: BATCH "testcard" by test ADMIN: storage is full`,
 		}, shown, "a lane with jobs has no row of its own")
-		pauses, err := s.Reader.Pauses(t.Context())
+		pauses, err := s.Reads.Queues.Pauses(t.Context())
 		require.NoError(t, err)
 		require.Len(t, pauses, 4)
 	})

@@ -46,7 +46,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 	}
 	queue := func(t *testing.T, s *jobstest.Stack, lane models.Tier) models.QueueCount {
 		t.Helper()
-		queues, err := s.Reader.Queues(t.Context())
+		queues, err := s.Reads.Queues.Counts(t.Context())
 		require.NoError(t, err)
 		for _, q := range queues {
 			if q.Lane == lane && q.Model != "" {
@@ -181,7 +181,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 		require.InDelta(t, 30, *leased.WaitedSeconds, 10)
 		require.InDelta(t, 11*60, leased.PausedSeconds, 5)
 		require.InDelta(t, 11*60+30, *leased.QueuedSeconds, 10, "it was queued all the time")
-		waits, err := s.Reader.QueueWaits(t.Context())
+		waits, err := s.Reads.Queues.Waits(t.Context())
 		require.NoError(t, err)
 		require.NotEmpty(t, waits)
 		require.InDelta(t, 30, waits[0].P95, 10)
@@ -206,7 +206,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 			_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: string(granted.Job.ID)})
 			require.NoError(t, err)
 		}
-		waits, err := s.Reader.QueueWaits(t.Context())
+		waits, err := s.Reads.Queues.Waits(t.Context())
 		require.NoError(t, err)
 		p95 := map[models.Tier]float64{}
 		for _, w := range waits {
@@ -243,10 +243,10 @@ func TestJobTime(t *testing.T) {
 
 	read := func() *models.JobTime {
 		rows := []*models.Job{s.Reload(t, job.ID)}
-		times, err := s.Reader.JobTimes(t.Context(), rows)
+		times, err := s.Reads.Jobs.Times(t.Context(), rows)
 		require.NoError(t, err)
 		require.NotNil(t, times[job.ID])
-		summaries, err := s.Reader.Summarize(t.Context(), rows, "http://x", time.Hour)
+		summaries, err := s.Reads.Summaries.OfJobs(t.Context(), rows, "http://x", time.Hour)
 		require.NoError(t, err)
 		if rows[0].CompletedAt.IsZero() {
 			require.Nil(t, summaries[0].Time, "the summary of a job that has not ended stays as it is")

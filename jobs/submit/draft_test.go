@@ -152,7 +152,7 @@ func TestContinue(t *testing.T) {
 		require.Equal(t, job.ID, granted.Job.ID)
 		require.Len(t, granted.Checkpoints, 1)
 		require.Equal(t, checkpoint, granted.Checkpoints[0].ID)
-		prompts, err := s.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse in the fog", prompts[job.ID].Text)
 		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{

@@ -27,14 +27,14 @@ func TestEstimateJobs(t *testing.T) {
 			require.NoError(t, err)
 			rows = append(rows, job)
 		}
-		none, err := s.Reader.EstimateJobs(t.Context(), rows)
+		none, err := s.Reads.Jobs.Estimates(t.Context(), rows)
 		require.NoError(t, err)
 		require.Empty(t, none, "nothing is known")
 		s.Lease(t, worker)
 		rows[0] = s.Reload(t, rows[0].ID)
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 
-		found, err := s.Reader.EstimateJobs(t.Context(), rows)
+		found, err := s.Reads.Jobs.Estimates(t.Context(), rows)
 
 		require.NoError(t, err)
 		for i, wait := range []float64{0, 90, 180} {
@@ -53,7 +53,7 @@ func TestEstimateJobs(t *testing.T) {
 		require.InDelta(t, 270, *estimate.WaitSeconds, slack)
 		require.Equal(t, 3, estimate.Position)
 		require.InDelta(t, 90, *estimate.RenderSeconds, 0.1)
-		drains, err := s.Reader.Drains(t.Context())
+		drains, err := s.Reads.Queues.Drains(t.Context())
 		require.NoError(t, err)
 		require.InDelta(t, 180, *drains.Of(models.TierEnterprise, "testcard").Seconds, 0.1)
 	})
@@ -100,7 +100,7 @@ func TestEstimateJobs(t *testing.T) {
 		s.Lease(t, worker)
 
 		wait := func(i int) float64 {
-			found, err := s.Reader.EstimateJobs(t.Context(), rows)
+			found, err := s.Reads.Jobs.Estimates(t.Context(), rows)
 			require.NoError(t, err)
 			return *found[rows[i].ID].WaitSeconds
 		}

@@ -34,7 +34,7 @@ func TestTakes(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Len(t, all, 8)
-		found, err := s.Reader.Takes(t.Context(), s.Client, all[0].Job.TakesID)
+		found, err := s.Reads.Jobs.Takes(t.Context(), s.Client, all[0].Job.TakesID)
 		require.NoError(t, err)
 		require.Len(t, found, 8)
 		first := seedOf(found[0])
@@ -44,10 +44,10 @@ func TestTakes(t *testing.T) {
 			require.Equal(t, 6, one.DraftSteps)
 		}
 		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
-		found, err = s.Reader.Takes(t.Context(), other, all[0].Job.TakesID)
+		found, err = s.Reads.Jobs.Takes(t.Context(), other, all[0].Job.TakesID)
 		require.NoError(t, err)
 		require.Empty(t, found)
-		_, err = s.Reader.Takes(t.Context(), s.Client, "tak_1")
+		_, err = s.Reads.Jobs.Takes(t.Context(), s.Client, "tak_1")
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	})
 

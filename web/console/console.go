@@ -51,7 +51,7 @@ type Config struct {
 	Keys        *auth.Keys
 	Members     *auth.Members
 	Accounts    *auth.Accounts
-	Reader      *query.Reader
+	Reads       *query.Reads
 	Watcher     *watch.Watcher
 	Submitter   *submit.Submitter
 	Canceller   *operate.Canceller
@@ -96,7 +96,7 @@ type Config struct {
 // New returns the console. It responds to unknown paths with its error page.
 func New(config Config) http.Handler {
 	pages := shell.New(shell.Config{
-		Keys: config.Keys, Reader: config.Reader, Logs: config.Logs, ObjectsOrigin: config.ObjectsOrigin,
+		Keys: config.Keys, Reads: config.Reads, Logs: config.Logs, ObjectsOrigin: config.ObjectsOrigin,
 		Name: config.Name, Secure: config.Secure, CheckLoginsEvery: config.CheckLoginsEvery,
 	})
 	return pages.Handler(routes(pages, config))
@@ -104,26 +104,26 @@ func New(config Config) http.Handler {
 
 // routes lists the pages of all sections.
 func routes(pages *shell.Shell, config Config) []shell.Route {
-	charts := trends.NewReader(config.Reader)
+	charts := trends.NewReader(config.Reads)
 	return slices.Concat(
 		pages.Routes(),
-		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reader: config.Reader,
+		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reads: config.Reads,
 			Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
-		overview.Routes(pages, overview.Config{Reader: config.Reader, Alerts: config.Alerts}, charts),
-		job.Routes(pages, job.Config{Reader: config.Reader, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller,
+		overview.Routes(pages, overview.Config{Reads: config.Reads, Alerts: config.Alerts}, charts),
+		job.Routes(pages, job.Config{Reads: config.Reads, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller,
 			Deleter: config.Deleter, Operator: config.Operator, Letters: config.DeadLetters, Retrier: config.Retrier, Logs: config.Logs}),
 		bulkops.Routes(pages, bulkops.Config{Bulk: config.Bulk}),
-		deadletters.Routes(pages, deadletters.Config{Reader: config.Reader, Letters: config.DeadLetters, Bulk: config.Bulk}),
-		schedules.Routes(pages, schedules.Config{Reader: config.Reader, Schedules: config.Schedules}),
-		workflows.Routes(pages, workflows.Config{Reader: config.Reader, Workflows: config.Workflows}),
-		queues.Routes(pages, queues.Config{Reader: config.Reader, Operator: config.Operator}, charts),
-		pools.Routes(pages, pools.Config{Reader: config.Reader, Fleet: config.Fleet, Pools: config.Pools}),
-		workers.Routes(pages, workers.Config{Reader: config.Reader, Fleet: config.Fleet}),
-		model.Routes(pages, model.Config{Reader: config.Reader, Registry: config.Registry}),
-		alerts.Routes(pages, alerts.Config{Reader: config.Reader, Alerts: config.Alerts}),
-		webhooks.Routes(pages, webhooks.Config{Reader: config.Reader, Webhooks: config.Webhooks}),
-		changes.Routes(pages, changes.Config{Reader: config.Reader}),
-		system.Routes(pages, system.Config{Reader: config.Reader, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine,
+		deadletters.Routes(pages, deadletters.Config{Reads: config.Reads, Letters: config.DeadLetters, Bulk: config.Bulk}),
+		schedules.Routes(pages, schedules.Config{Reads: config.Reads, Schedules: config.Schedules}),
+		workflows.Routes(pages, workflows.Config{Reads: config.Reads, Workflows: config.Workflows}),
+		queues.Routes(pages, queues.Config{Reads: config.Reads, Operator: config.Operator}, charts),
+		pools.Routes(pages, pools.Config{Reads: config.Reads, Fleet: config.Fleet, Pools: config.Pools}),
+		workers.Routes(pages, workers.Config{Reads: config.Reads, Fleet: config.Fleet}),
+		model.Routes(pages, model.Config{Reads: config.Reads, Registry: config.Registry}),
+		alerts.Routes(pages, alerts.Config{Reads: config.Reads, Alerts: config.Alerts}),
+		webhooks.Routes(pages, webhooks.Config{Reads: config.Reads, Webhooks: config.Webhooks}),
+		changes.Routes(pages, changes.Config{Reads: config.Reads}),
+		system.Routes(pages, system.Config{Reads: config.Reads, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine,
 			Redis: config.Redis}),
 		apidocs.Routes(pages, apidocs.Config{OpenAPI: config.OpenAPI}),
 	)

@@ -36,7 +36,7 @@ func (b *browser) dies(t *testing.T, worker jobs.Principal, class models.Failure
 
 func (b *browser) deadLetter(t *testing.T, id models.DeadLetterID) *models.DeadLetter {
 	t.Helper()
-	found, err := b.Reader.DeadLetter(t.Context(), b.Admin, id)
+	found, err := b.Reads.DeadLetters.Get(t.Context(), b.Admin, id)
 	require.NoError(t, err)
 	return found
 }
@@ -205,7 +205,7 @@ func TestDeadLetter(t *testing.T) {
 			require.Equal(t, "/jobs/"+string(job.ID), got.Header.Get("Location"), got.Body)
 		}
 
-		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
 		require.Equal(t, job.Run+1, b.Reload(t, job.ID).Run, "a double click opens one run")

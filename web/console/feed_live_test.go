@@ -25,7 +25,7 @@ func TestLivePagesShareTheirReads(t *testing.T) {
 
 			b := operator(t)
 			count := &jobstest.QueryCount{}
-			b.Reader.DB = b.DB.WithQueryHook(count)
+			b.ReadOver(b.DB.WithQueryHook(count))
 			job := b.Submit(t)
 			var open []<-chan string
 			for range viewers {

@@ -66,7 +66,7 @@ func TestJobAction(t *testing.T) {
 		b := operator(t)
 		job := b.failed(t, "a <face>")
 		path := "/jobs/" + string(job.ID)
-		letter, err := b.Reader.OpenDeadLetter(t.Context(), b.Admin, job)
+		letter, err := b.Reads.DeadLetters.OpenOf(t.Context(), b.Admin, job)
 		require.NoError(t, err)
 		page := b.get(t, path+"/redrive").Body
 		require.Contains(t, page, "a &lt;face&gt;")
@@ -85,7 +85,7 @@ func TestJobAction(t *testing.T) {
 		redriven := b.Reload(t, job.ID)
 		require.Equal(t, 2, redriven.Run)
 		require.JSONEq(t, "12", string(paramOf(t, redriven, "fps")))
-		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nat noon", prompts[job.ID].Text)
 		require.Contains(t, b.get(t, path).Body, "since it was redriven")

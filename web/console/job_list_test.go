@@ -72,7 +72,7 @@ func TestJobList(t *testing.T) {
 			require.Contains(t, got.Body, "שלום", path)
 			require.False(t, strings.ContainsAny(got.Body, marks), path)
 		}
-		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, prompt, prompts[job.ID].Text, "it is kept as it came")
 	})

@@ -16,7 +16,7 @@ import (
 
 func (b *browser) jobs(t *testing.T) []*models.Job {
 	t.Helper()
-	page, err := b.Reader.Jobs(t.Context(), b.Admin, models.JobFilter{}, paging.Request{First: 10})
+	page, err := b.Reads.Jobs.List(t.Context(), b.Admin, models.JobFilter{}, paging.Request{First: 10})
 	require.NoError(t, err)
 	return page.Items
 }
@@ -94,7 +94,7 @@ func TestJobSubmit(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(time.Hour), made[0].FinishBy, 2*time.Minute, "the form has whole minutes")
 		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "on-demand only: its maxPreemptions is 0")
 		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "never started twice")
-		prompts, err := b.Reader.Prompts(t.Context(), []models.JobID{made[0].ID})
+		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{made[0].ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)
 	})

@@ -19,7 +19,7 @@ func TestKeysAreNamed(t *testing.T) {
 	s := b.schedule(t, "news")
 	require.Equal(t, http.StatusSeeOther, b.post(t, address.Schedule(s.ID)+"/pause", url.Values{"reason": {"holidays"}}).Status)
 	worker, job := b.Worker(t, "one"), b.Submit(t)
-	enrolled, err := b.Reader.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
+	enrolled, err := b.Reads.Fleet.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
 	require.NoError(t, err)
 	_, err = b.Operator.SetJobTier(t.Context(), b.Admin, job.ID, models.TierBatch)
 	require.NoError(t, err)

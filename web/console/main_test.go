@@ -46,7 +46,7 @@ func toLogin(next string) string {
 // one.
 func configure(s *jobstest.Stack) Config {
 	return Config{
-		Keys: s.Keys, Members: s.Members, Accounts: s.Accounts, Reader: s.Reader, Watcher: s.Watcher, Submitter: s.Submitter,
+		Keys: s.Keys, Members: s.Members, Accounts: s.Accounts, Reads: s.Reads, Watcher: s.Watcher, Submitter: s.Submitter,
 		Canceller: s.Canceller, Deleter: s.Deleter, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools,
 		DeadLetters: s.DeadLetters, Bulk: s.Bulk, Logs: s.Objects,
 		Retrier: s.Retrier, Webhooks: s.Webhooks, Alerts: s.Alerts, Schedules: s.Schedules, Workflows: s.Workflows,

@@ -105,7 +105,7 @@ func TestRowsAt1280(t *testing.T) {
 	worker := b.Worker(t, "gpu-host-with-a-long-name-7")
 	b.Exec(t, "UPDATE workers SET pool_id = ?, capacity_class = 'SPOT', gpu_type = 'nvidia-h100-80gb', region = 'europe-west4'",
 		jobstest.AddPool(t, b.Stack, 0, 1).ID)
-	stored, err := b.Reader.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
+	stored, err := b.Reads.Fleet.WorkersByID(t.Context(), []models.WorkerID{worker.WorkerID})
 	require.NoError(t, err)
 	b.Fleet.Providers = map[string]fleet.Provider{stored[0].Provider: struct{ fleet.Preemptor }{}}
 	b.dies(t, worker, models.FailUnauthorized, strings.Repeat("The server refused the request. ", 6), "")

@@ -126,7 +126,7 @@ func TestPools(t *testing.T) {
 			require.Equal(t, 2, strings.Count(got, "2 waiting &lt;jobs&gt; need more workers."), path)
 			require.Regexp(t, `(?s)7 times since <time data-at="moment"`, got, path)
 		}
-		all, err := b.Reader.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, 50)
+		all, err := b.Reads.Fleet.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, 50)
 		require.NoError(t, err)
 		require.Len(t, all[pool.ID], 8, "the history is whole")
 	})
@@ -195,7 +195,7 @@ func TestPoolForm(t *testing.T) {
 		form := poolEntered(url.Values{"maxWorkers": {"9"}, "zones": {"b"}, "tiers": {"BATCH", "FREE"},
 			"seen": {seenIn(t, b.get(t, path+"/edit").Body)}})
 		require.Equal(t, path, b.post(t, path+"/edit", form).Header.Get("Location"))
-		pools, err := b.Reader.Pools(t.Context())
+		pools, err := b.Reads.Fleet.Pools(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 9, pools[0].MaxWorkers)
 		require.Equal(t, []string{"b"}, pools[0].Zones)
@@ -265,7 +265,7 @@ func TestPoolForm(t *testing.T) {
 		}
 		bad := b.post(t, "/pools/new", poolEntered(url.Values{"name": {"L4"}, "models": nil}))
 		require.Regexp(t, `id="name-error" role="alert">name must have 1 to 40`, bad.Body)
-		pools, err := b.Reader.Pools(t.Context())
+		pools, err := b.Reads.Fleet.Pools(t.Context())
 		require.NoError(t, err)
 		require.Len(t, pools, 1)
 	})

@@ -70,7 +70,7 @@ func TestLearnedDrain(t *testing.T) {
 	b.Submit(t)
 	b.Worker(t, "one")
 	drain := func() float64 {
-		o, err := b.Reader.Overview(t.Context(), b.Admin)
+		o, err := b.Reads.History.Overview(t.Context(), b.Admin)
 		require.NoError(t, err)
 		require.NotNil(t, o.Drain.Seconds)
 		return *o.Drain.Seconds
@@ -83,7 +83,7 @@ func TestLearnedDrain(t *testing.T) {
 
 	require.InEpsilon(t, catalogue*(4*30+1*10)/40, drain(), 0.03, "the mean of the model's renders, to tenths of a second")
 	b.Exec(t, "UPDATE learning SET began_at = clock_timestamp() - interval '5 minutes'")
-	_, err := (&history.Recorder{DB: b.DB, Catalogue: b.Reader.Catalogue}).Pass(t.Context())
+	_, err := (&history.Recorder{DB: b.DB, Catalogue: b.Reads.Models.Catalogue}).Pass(t.Context())
 	require.NoError(t, err)
 	var recorded float64
 	require.NoError(t, b.DB.NewRaw("SELECT max(drain_seconds / drain_samples) FROM history WHERE drain_samples > 0 AND seconds = 60").Scan(t.Context(), &recorded))

@@ -162,7 +162,7 @@ func TestMonitor(t *testing.T) {
 
 		b := operator(t)
 		acts := func() (acts []string) {
-			all, err := b.Reader.AuditLog(t.Context(), b.Admin, "", paging.Request{First: 50})
+			all, err := b.Reads.History.AuditLog(t.Context(), b.Admin, "", paging.Request{First: 50})
 			require.NoError(t, err)
 			for _, e := range all.Items {
 				if e.Action == "asynqmon" {

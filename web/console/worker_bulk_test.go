@@ -175,7 +175,7 @@ func TestWorkersAct(t *testing.T) {
 // worker returns a worker as it is now.
 func (b *browser) worker(t *testing.T, id models.WorkerID) *models.Worker {
 	t.Helper()
-	w, err := b.Reader.Worker(t.Context(), id)
+	w, err := b.Reads.Fleet.Worker(t.Context(), id)
 	require.NoError(t, err)
 	return w
 }

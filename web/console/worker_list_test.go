@@ -149,7 +149,7 @@ func TestWorkerPage(t *testing.T) {
 
 		require.Contains(t, asked, "Drain second?")
 		require.Contains(t, asked, string(job.ID))
-		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		w, err := b.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		require.NotEqual(t, models.WorkerDraining, w.Status)
 	})
@@ -186,7 +186,7 @@ func TestWorkerActions(t *testing.T) {
 		got := b.post(t, "/workers/"+string(worker.WorkerID)+"/drain", nil)
 
 		require.Equal(t, "/workers", got.Header.Get("Location"), got.Body)
-		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		w, err := b.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		require.Equal(t, models.WorkerDraining, w.Status)
 	})
@@ -247,7 +247,7 @@ func TestWorkerActions(t *testing.T) {
 		require.Contains(t, got.Body, "Only spot machines")
 		require.Contains(t, got.Body, `href="/workers">Back to workers</a>`)
 
-		w, err := b.Reader.Worker(t.Context(), worker.WorkerID)
+		w, err := b.Reads.Fleet.Worker(t.Context(), worker.WorkerID)
 		require.NoError(t, err)
 		b.Exec(t, "UPDATE workers SET pool_id = ?", jobstest.AddPool(t, b.Stack, 0, 1).ID)
 		b.Fleet.Providers = map[string]fleet.Provider{w.Provider: struct{ fleet.Provider }{}}

@@ -46,12 +46,12 @@ func (s *service) registerAttention(api huma.API) {
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*causeList, error) {
 		p := callerOf(ctx).Principal
-		ctx, read, err := s.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
+		ctx, read, err := s.Reads.Shares.Admit(ctx, p, query.OverviewPrice)
 		if err != nil {
 			return nil, err
 		}
 		defer read.End()
-		causes, err := (&attention.Finder{Jobs: s.Reader, Alerts: s.Alerts}).Causes(ctx, p)
+		causes, err := (&attention.Finder{Reads: s.Reads, Alerts: s.Alerts}).Causes(ctx, p)
 		if err != nil {
 			return nil, err
 		}

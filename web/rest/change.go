@@ -59,7 +59,7 @@ func (s *service) registerChanges(api huma.API) {
 			return nil, err
 		}
 		f.Target = in.Target
-		page, err := s.Reader.Changes(ctx, callerOf(ctx).Principal, f, paging.Request{First: in.Limit, After: in.After})
+		page, err := s.Reads.History.Changes(ctx, callerOf(ctx).Principal, f, paging.Request{First: in.Limit, After: in.After})
 		if err != nil {
 			return nil, err
 		}

@@ -36,12 +36,12 @@ func (s *service) registerDrafts(api huma.API) {
 		Description: "The account's drafts of the last days, or for an operator those of all accounts, by what became of them.",
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, in *draftUsageInput) (*draftUsageOutput, error) {
-		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, query.CountPrice)
+		ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, query.CountPrice)
 		if err != nil {
 			return nil, err
 		}
 		defer read.End()
-		usage, err := s.Reader.DraftUsage(ctx, callerOf(ctx).Principal, in.Days)
+		usage, err := s.Reads.Jobs.DraftUsage(ctx, callerOf(ctx).Principal, in.Days)
 		if err != nil {
 			return nil, err
 		}

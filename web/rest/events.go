@@ -78,7 +78,7 @@ func (s *service) getEvents(ctx context.Context, in *eventsInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.Reader.Job(ctx, p.Principal, in.ID)
+	job, err := s.Reads.Jobs.Get(ctx, p.Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -124,14 +124,14 @@ func (in *eventsInput) after() (int64, error) {
 }
 
 func (s *service) listEvents(ctx context.Context, job *models.Job, after int64) (*events, error) {
-	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, query.PagePrice(min(job.EventSeq-int(after), maxEvents)))
+	ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, query.PagePrice(min(job.EventSeq-int(after), maxEvents)))
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	listed := &events{Events: []event{}, More: true}
 	for listed.More && len(listed.Events) < maxEvents {
-		page, err := s.Reader.Events(ctx, job.ID, int(after), paging.Max)
+		page, err := s.Reads.Jobs.Events(ctx, job.ID, int(after), paging.Max)
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func (s *service) registerHalts(api huma.API) {
 		OperationID: "listHalts", Method: http.MethodGet, Path: haltPath, Summary: "Read what operators have halted",
 		Description: "For operators.",
 	}, func(ctx context.Context, _ *struct{}) (*haltList, error) {
-		halts, err := s.Reader.Halts(ctx, callerOf(ctx).Principal)
+		halts, err := s.Reads.Queues.Halts(ctx, callerOf(ctx).Principal)
 		return newHalts(halts, err)
 	})
 	serve(api, huma.Operation{

@@ -360,7 +360,7 @@ func view(job *models.Job) *jobView {
 
 // parents returns the jobs that a job depends on.
 func (s *service) parents(ctx context.Context, job *models.Job) (ids []models.JobID, err error) {
-	found, err := s.Reader.Parents(ctx, []models.JobID{job.ID})
+	found, err := s.Reads.Jobs.Parents(ctx, []models.JobID{job.ID})
 	for _, parent := range found[job.ID] {
 		ids = append(ids, parent.ID)
 	}

@@ -21,21 +21,21 @@ type jobInputView struct {
 // inputs returns what is shown of the files that jobs start from. Jobs without files cost no
 // statement.
 func (s *service) inputs(ctx context.Context, rows []*models.Job) (map[models.JobID][]jobInputView, error) {
-	naming := lo.Filter(rows, func(job *models.Job, _ int) bool { return len(s.Reader.Inputs(job, nil)) > 0 })
+	naming := lo.Filter(rows, func(job *models.Job, _ int) bool { return len(s.Reads.Jobs.Inputs(job, nil)) > 0 })
 	if len(naming) == 0 {
 		return nil, nil
 	}
-	files, err := s.Reader.InputFiles(ctx, lo.Map(naming, func(job *models.Job, _ int) models.JobID { return job.ID }))
+	files, err := s.Reads.Jobs.InputFiles(ctx, lo.Map(naming, func(job *models.Job, _ int) models.JobID { return job.ID }))
 	if err != nil {
 		return nil, err
 	}
 	of := lo.GroupBy(files, func(f *models.InputFile) models.JobID { return f.UsedBy })
 	views := map[models.JobID][]jobInputView{}
 	for _, job := range naming {
-		for _, in := range s.Reader.Inputs(job, of[job.ID]) {
+		for _, in := range s.Reads.Jobs.Inputs(job, of[job.ID]) {
 			view := jobInputView{Name: in.Name, Reference: in.Reference}
 			if a := in.Artifact; a != nil {
-				link, err := s.Reader.Link(ctx, a, linkTTL)
+				link, err := s.Reads.Jobs.Link(ctx, a, linkTTL)
 				if err != nil {
 					return nil, err
 				}

@@ -68,7 +68,7 @@ func (s *service) registerLists(api huma.API) {
 }
 
 func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*query.Summary], error) {
-	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
+	ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*q
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reader.Summarize(ctx, rows, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfJobs(ctx, rows, callerOf(ctx).base, linkTTL)
 	return &listOutput[*query.Summary]{CacheControl: "no-store", Body: list[*query.Summary]{summaries, next}}, err
 }
 
@@ -85,7 +85,7 @@ func (s *service) listJobs(ctx context.Context, in *struct {
 	ListInput
 	JobType string `query:"job_type" doc:"Filter by exact type, such as video.generate."`
 }) (*listOutput[*jobView], error) {
-	ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
+	ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []
 		return nil, nil, err
 	}
 	filter.Type = kind
-	page, err := s.Reader.Jobs(ctx, callerOf(ctx).Principal, filter, paging.Request{First: in.Limit, After: in.After})
+	page, err := s.Reads.Jobs.List(ctx, callerOf(ctx).Principal, filter, paging.Request{First: in.Limit, After: in.After})
 	if err != nil {
 		return nil, nil, renamed(err, listNames)
 	}
@@ -124,7 +124,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 			completed = append(completed, job)
 		}
 	}
-	summaries, err := s.Reader.Summarize(ctx, completed, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfJobs(ctx, completed, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}

@@ -49,8 +49,8 @@ func (s *service) registerModels(api huma.API) {
 }
 
 func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, error) {
-	known := s.Reader.Catalogue.Current()
-	found, err := s.Reader.Models(ctx, known)
+	known := s.Reads.Models.Catalogue.Current()
+	found, err := s.Reads.Models.List(ctx, known)
 	if err != nil {
 		return nil, err
 	}

@@ -69,12 +69,12 @@ func (s *service) registerOverview(api huma.API) {
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*overviewOutput, error) {
 		p := callerOf(ctx).Principal
-		ctx, read, err := s.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
+		ctx, read, err := s.Reads.Shares.Admit(ctx, p, query.OverviewPrice)
 		if err != nil {
 			return nil, err
 		}
 		defer read.End()
-		o, err := s.Reader.Overview(ctx, p)
+		o, err := s.Reads.History.Overview(ctx, p)
 		if err != nil {
 			return nil, err
 		}

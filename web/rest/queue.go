@@ -41,12 +41,12 @@ func (s *service) registerQueue(api huma.API) {
 		Description: "For operators. Each count is exact up to 100,000, and PostgreSQL's estimate beyond that.",
 		Errors:      []int{http.StatusTooManyRequests},
 	}, func(ctx context.Context, _ *struct{}) (*queueOutput, error) {
-		ctx, read, err := s.Reader.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*query.CountPrice)
+		ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, len(models.JobStatuses)*query.CountPrice)
 		if err != nil {
 			return nil, err
 		}
 		defer read.End()
-		stats, err := s.Reader.QueueStats(ctx, callerOf(ctx).Principal)
+		stats, err := s.Reads.Queues.Stats(ctx, callerOf(ctx).Principal)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ type Config struct {
 	Submitter *submit.Submitter
 	Canceller *operate.Canceller
 	Inputs    *inputs.Inputs
-	Reader    *query.Reader
+	Reads     *query.Reads
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
 	Operator  *operate.QueueOperator

@@ -25,8 +25,8 @@ func TestSlowReader(t *testing.T) {
 	s := jobstest.New(t)
 	const events = 400 // far more than a narrow connection holds
 	served := httpguard.New(rest.New(rest.Config{
-		Keys:   &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
-		Reader: s.Reader, Watcher: s.Watcher,
+		Keys:  &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2},
+		Reads: s.Reads, Watcher: s.Watcher,
 	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Write: time.Second} })
 	tidy, left := jobstest.Tidy(t, served)
 	server := httptest.NewServer(served)

@@ -154,7 +154,7 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	if err != nil {
 		return nil, renamed(err, names)
 	}
-	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfJobs(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +305,7 @@ func (s *service) cancelVideo(ctx context.Context, in *JobPath) (*summaryOutput,
 func (s *service) summary(ctx context.Context, job *models.Job) (*query.Summary, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	summaries, err := s.Reader.Summarize(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfJobs(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -318,10 +318,10 @@ type linkOutput struct {
 }
 
 func (s *service) linkVideo(ctx context.Context, in *JobPath) (*linkOutput, error) {
-	video, err := s.Reader.Video(ctx, callerOf(ctx).Principal, in.ID)
+	video, err := s.Reads.Jobs.Video(ctx, callerOf(ctx).Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.Reader.Link(ctx, video, linkTTL)
+	link, err := s.Reads.Jobs.Link(ctx, video, linkTTL)
 	return &linkOutput{Location: link.At(callerOf(ctx).base), CacheControl: "no-store"}, err
 }

@@ -41,7 +41,7 @@ func TestCreateVideo(t *testing.T) {
 		require.JSONEq(t, `{"order": 17}`, string(job.Metadata))
 		require.Equal(t, []any{models.TierPro, "u-1", "one", "testcard", "https://example.com/told"},
 			[]any{job.Tier, job.UserID, job.IdempotencyKey, job.Model, job.CallbackURL})
-		prompts, err := a.Reader.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := a.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
 	})
@@ -388,5 +388,5 @@ func TestVideoLink(t *testing.T) {
 	after := a.get(t, videos+"/"+string(done.ID))
 	require.Equal(t, http.StatusOK, after.status)
 	require.Nil(t, after.body["result_url"])
-	jobstest.RequireCode(t, func() error { _, err := a.Reader.Video(t.Context(), a.Client, done.ID); return err }(), "NOT_FOUND")
+	jobstest.RequireCode(t, func() error { _, err := a.Reads.Jobs.Video(t.Context(), a.Client, done.ID); return err }(), "NOT_FOUND")
 }

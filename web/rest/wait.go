@@ -38,7 +38,7 @@ func lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *service) awaitEnd(ctx context.Context, id models.JobID, seconds int) (*models.Job, error) {
 	p := callerOf(ctx)
 	if seconds == 0 {
-		return s.Reader.Job(ctx, p.Principal, id)
+		return s.Reads.Jobs.Get(ctx, p.Principal, id)
 	}
 	watched, end, err := s.Keys.While(ctx, p.secret)
 	if err != nil {

@@ -222,7 +222,7 @@ func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflo
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reader.SummarizeWorkflows(ctx, page.Items, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfWorkflows(ctx, page.Items, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -239,20 +239,20 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reader.SummarizeWorkflows(ctx, []*models.Workflow{w}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Reads.Summaries.OfWorkflows(ctx, []*models.Workflow{w}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.Reader.WorkflowNodes(ctx, []models.WorkflowID{w.ID})
+	nodes, err := s.Reads.Workflows.Nodes(ctx, []models.WorkflowID{w.ID})
 	if err != nil {
 		return nil, err
 	}
 	ids := lo.Map(nodes, func(n *models.WorkflowNode, _ int) models.JobID { return n.JobID })
-	rows, err := s.Reader.JobsByID(ctx, ids)
+	rows, err := s.Reads.Jobs.ByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	reasons, err := s.Reader.WaitingFor(ctx, ids)
+	reasons, err := s.Reads.Jobs.WaitingFor(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (a *api) content(w http.ResponseWriter, c *call, id models.JobID) (any, err
 	if err != nil {
 		return nil, err
 	}
-	link, err := a.Videos.Reader.Link(c.Context(), artifact, linkTTL)
+	link, err := a.Videos.Jobs.Link(c.Context(), artifact, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ var errExpired = missing("video_expired", "The video's content has expired and w
 
 // artifact returns the newest artifact of a type; of final videos, the result.
 func (a *api) artifact(c *call, v *video.Video, kind models.ArtifactType) (*models.Artifact, error) {
-	all, err := a.Videos.Reader.JobArtifacts(c.Context(), []models.JobID{v.ID})
+	all, err := a.Videos.Jobs.ArtifactsOf(c.Context(), []models.JobID{v.ID})
 	if err != nil {
 		return nil, err
 	}

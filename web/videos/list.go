@@ -30,7 +30,7 @@ func (a *api) list(_ http.ResponseWriter, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, read, err := a.Videos.Reader.Shares.Admit(c.Context(), c.caller, query.PagePrice(of.Limit))
+	ctx, read, err := a.Shares.Admit(c.Context(), c.caller, query.PagePrice(of.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func open(t *testing.T) *desk {
 			d.calls.Add(1)
 			return s.Keys.Authenticate(ctx, secret)
 		},
-		Videos: s.Videos, Inputs: s.Inputs, Models: names, VideosKept: upkeep.DefaultRetention.Videos,
+		Videos: s.Videos, Shares: s.Reads.Shares, Inputs: s.Inputs, Models: names, VideosKept: upkeep.DefaultRetention.Videos,
 	}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
@@ -23,6 +24,8 @@ type Inputs interface {
 type Config struct {
 	Authenticate door.Authenticate
 	Videos       *video.Videos
+	// Shares limits the cost of lists.
+	Shares *query.Shares
 	// Inputs is nil if files are refused.
 	Inputs Inputs
 	Models Models

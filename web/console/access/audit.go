@@ -40,7 +40,7 @@ func (c *controller) auditList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if len(v.Errors) > 0 {
 		return shell.Render(w, r, http.StatusUnprocessableEntity, auditListPage(v))
 	}
-	found, err := c.Reader.SearchAudit(r.Context(), p, filter, paging.Request{First: shell.ListSize, After: asked.Get("after")})
+	found, err := c.Reads.History.Audit(r.Context(), p, filter, paging.Request{First: shell.ListSize, After: asked.Get("after")})
 	if err != nil {
 		return err
 	}

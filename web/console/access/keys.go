@@ -42,7 +42,7 @@ func (c *controller) keyList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		return err
 	}
 	ids := lo.Uniq(lo.Map(keys, func(k *models.APIKey, _ int) models.AccountID { return k.AccountID }))
-	owners, err := c.Reader.Accounts(r.Context(), ids)
+	owners, err := c.Reads.Directory.Accounts(r.Context(), ids)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ type Config struct {
 	Keys      *auth.Keys
 	Members   *auth.Members
 	Accounts  *auth.Accounts
-	Reader    *query.Reader
+	Reads     *query.Reads
 	Schedules *schedule.Schedules
 	// SSO is the OpenID provider at which members can log in; nil for none.
 	SSO *signon.Provider

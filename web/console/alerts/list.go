@@ -126,7 +126,7 @@ func (c *controller) readAlerts(ctx context.Context, p jobs.Principal, all bool)
 	for _, s := range silences {
 		keys = append(keys, s.CreatedBy)
 	}
-	names, err := c.Reader.KeyNames(ctx, p, keys)
+	names, err := c.Reads.Directory.KeyNames(ctx, p, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (c *controller) alertRule(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	for _, a := range found {
 		keys = append(keys, a.AcknowledgedBy)
 	}
-	names, err := c.Reader.KeyNames(r.Context(), p, keys)
+	names, err := c.Reads.Directory.KeyNames(r.Context(), p, keys)
 	if err != nil {
 		return err
 	}

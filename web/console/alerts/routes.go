@@ -9,7 +9,7 @@ import (
 
 // Config is what these pages read and call.
 type Config struct {
-	Reader *query.Reader
+	Reads *query.Reads
 	// Alerts are those that fire.
 	Alerts *alert.Desk
 }

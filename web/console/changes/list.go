@@ -49,7 +49,7 @@ func (c *controller) changeList(w http.ResponseWriter, r *http.Request, p jobs.P
 	if len(v.Errors) > 0 {
 		return shell.Render(w, r, http.StatusUnprocessableEntity, changeListPage(v))
 	}
-	found, err := c.Reader.Changes(r.Context(), p, filter, paging.Request{First: shell.ListSize, After: asked.Get("after")})
+	found, err := c.Reads.History.Changes(r.Context(), p, filter, paging.Request{First: shell.ListSize, After: asked.Get("after")})
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 // Config is what these pages read and call.
 type Config struct {
-	Reader *query.Reader
+	Reads *query.Reads
 }
 
 // controller serves the pages.

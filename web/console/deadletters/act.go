@@ -49,7 +49,7 @@ func (c *controller) redriveForm(r *http.Request, p jobs.Principal) (*redriveFor
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{letter.JobID})
+	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{letter.JobID})
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (c *controller) deadLetterGroupLive(w http.ResponseWriter, r *http.Request,
 }
 
 func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked causeAsked) (*deadLetterGroup, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
@@ -95,13 +95,13 @@ func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked caus
 	if v.DeadLetterGroup, err = c.causeOrNone(ctx, asked); err != nil {
 		return nil, err
 	}
-	hosts, err := c.Reader.FailingHosts(ctx, []string{asked.fingerprint}, asked.resolved, hostsOfCause)
+	hosts, err := c.Reads.DeadLetters.FailingHosts(ctx, []string{asked.fingerprint}, asked.resolved, hostsOfCause)
 	if err != nil {
 		return nil, err
 	}
 	v.Hosts = hosts[asked.fingerprint]
 	filter := models.DeadLetterFilter{Fingerprint: asked.fingerprint, Resolved: asked.resolved}
-	page, err := c.Reader.DeadLetters(ctx, filter, paging.Request{First: deadLettersShown, After: asked.after})
+	page, err := c.Reads.DeadLetters.List(ctx, filter, paging.Request{First: deadLettersShown, After: asked.after})
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +118,11 @@ func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked caus
 // causeOrNone returns the dead letters with a cause. If none is open any more, because all were
 // resolved while the page was shown, it returns the resolved ones with the count 0.
 func (c *controller) causeOrNone(ctx context.Context, asked causeAsked) (*models.DeadLetterGroup, error) {
-	group, err := c.Reader.DeadLetterGroup(ctx, asked.fingerprint, asked.resolved)
+	group, err := c.Reads.DeadLetters.Group(ctx, asked.fingerprint, asked.resolved)
 	if err == nil || asked.resolved {
 		return group, err
 	}
-	resolved, other := c.Reader.DeadLetterGroup(ctx, asked.fingerprint, true)
+	resolved, other := c.Reads.DeadLetters.Group(ctx, asked.fingerprint, true)
 	if other != nil {
 		return nil, err
 	}
@@ -135,12 +135,12 @@ func (c *controller) deadLetterRows(ctx context.Context, letters []*models.DeadL
 		return nil, nil
 	}
 	ids := lo.Map(letters, func(d *models.DeadLetter, _ int) models.JobID { return d.JobID })
-	found, err := c.Reader.JobsByID(ctx, ids)
+	found, err := c.Reads.Jobs.ByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	byID := lo.KeyBy(found, func(j *models.Job) models.JobID { return j.ID })
-	workers, err := c.Reader.DeadLetterWorkers(ctx, letters)
+	workers, err := c.Reads.DeadLetters.Workers(ctx, letters)
 	if err != nil {
 		return nil, err
 	}

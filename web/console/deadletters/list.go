@@ -100,19 +100,19 @@ func (c *controller) deadLetterListLive(w http.ResponseWriter, r *http.Request, 
 }
 
 func (c *controller) readCauses(ctx context.Context, p jobs.Principal, q deadLetterQuery) (*deadLetterList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	v := &deadLetterList{Query: q}
-	if v.Operators, err = c.Reader.DeadLetterStats(ctx, []models.Audience{models.AudienceOperator}); err != nil {
+	if v.Operators, err = c.Reads.DeadLetters.Stats(ctx, []models.Audience{models.AudienceOperator}); err != nil {
 		return nil, err
 	}
-	if v.Customers, err = c.Reader.DeadLetterStats(ctx, []models.Audience{models.AudienceCustomer}); err != nil {
+	if v.Customers, err = c.Reads.DeadLetters.Stats(ctx, []models.Audience{models.AudienceCustomer}); err != nil {
 		return nil, err
 	}
-	groups, err := c.Reader.DeadLetterGroups(ctx, q.filter())
+	groups, err := c.Reads.DeadLetters.Groups(ctx, q.filter())
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *controller) readCauses(ctx context.Context, p jobs.Principal, q deadLet
 	for _, g := range groups {
 		causes = append(causes, g.Fingerprint)
 	}
-	hosts, err := c.Reader.FailingHosts(ctx, causes, q.Resolved, hostsExamined)
+	hosts, err := c.Reads.DeadLetters.FailingHosts(ctx, causes, q.Resolved, hostsExamined)
 	if err != nil {
 		return nil, err
 	}

@@ -43,20 +43,20 @@ func (c *controller) deadLetterShow(w http.ResponseWriter, r *http.Request, p jo
 // readDeadLetter reads the dead letter that an address names, without its log.
 func (c *controller) readDeadLetter(r *http.Request, p jobs.Principal) (*deadLetterView, error) {
 	ctx := r.Context()
-	letter, err := c.Reader.DeadLetter(ctx, p, deadLetterID(r))
+	letter, err := c.Reads.DeadLetters.Get(ctx, p, deadLetterID(r))
 	if err != nil {
 		return nil, err
 	}
 	v := &deadLetterView{DeadLetter: letter, Now: time.Now()}
-	if v.Job, err = c.Reader.Job(ctx, p, letter.JobID); err != nil {
+	if v.Job, err = c.Reads.Jobs.Get(ctx, p, letter.JobID); err != nil {
 		return nil, err
 	}
-	attempts, err := c.Reader.DeadLetterAttempts(ctx, letter)
+	attempts, err := c.Reads.DeadLetters.Attempts(ctx, letter)
 	if err != nil {
 		return nil, err
 	}
 	if len(attempts) > 0 {
-		found, err := c.Reader.WorkersByID(ctx, lo.Map(attempts, func(a *models.Attempt, _ int) models.WorkerID { return a.WorkerID }))
+		found, err := c.Reads.Fleet.WorkersByID(ctx, lo.Map(attempts, func(a *models.Attempt, _ int) models.WorkerID { return a.WorkerID }))
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (c *controller) readDeadLetter(r *http.Request, p jobs.Principal) (*deadLet
 	}
 	v.By = letter.ResolvedBy
 	if letter.ResolvedBy != "" {
-		names, err := c.Reader.KeyNames(ctx, p, []models.KeyID{models.KeyID(letter.ResolvedBy)})
+		names, err := c.Reads.Directory.KeyNames(ctx, p, []models.KeyID{models.KeyID(letter.ResolvedBy)})
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 const linkTTL = 6 * time.Hour
 
 func (c *controller) jobVideo(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
@@ -29,11 +29,11 @@ func (c *controller) artifact(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 // sendTo redirects to a signed link to an artifact.
 func (c *controller) sendTo(w http.ResponseWriter, r *http.Request, p jobs.Principal, id models.ArtifactID) error {
-	a, err := c.Reader.Artifact(r.Context(), p, id)
+	a, err := c.Reads.Jobs.Artifact(r.Context(), p, id)
 	if err != nil {
 		return err
 	}
-	link, err := c.Reader.Link(r.Context(), a, linkTTL)
+	link, err := c.Reads.Jobs.Link(r.Context(), a, linkTTL)
 	if err != nil {
 		return err
 	}

@@ -67,11 +67,11 @@ func (c *controller) askJob(possible func(*jobAction) bool, page jobActionPage) 
 }
 
 func (c *controller) readJobAction(ctx context.Context, p jobs.Principal, id models.JobID) (*jobAction, error) {
-	job, err := c.Reader.Job(ctx, p, id)
+	job, err := c.Reads.Jobs.Get(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reader.Prompts(ctx, []models.JobID{id})
+	prompts, err := c.Reads.Jobs.Prompts(ctx, []models.JobID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *controller) readJobAction(ctx context.Context, p jobs.Principal, id mod
 	if job.Status != models.JobFailed {
 		return v, nil
 	}
-	if v.DeadLetter, err = c.Reader.OpenDeadLetter(ctx, p, job); err != nil {
+	if v.DeadLetter, err = c.Reads.DeadLetters.OpenOf(ctx, p, job); err != nil {
 		return nil, err
 	}
 	v.Fields, err = c.paramFields(job, v.Values)
@@ -92,7 +92,7 @@ func (c *controller) readJobAction(ctx context.Context, p jobs.Principal, id mod
 // paramFields returns the fields for a job's parameters, and sets their current values. It
 // returns none if the model no longer exists.
 func (c *controller) paramFields(job *models.Job, values url.Values) ([]field, error) {
-	model, err := c.Reader.Catalogue.Current().Model(job.Model)
+	model, err := c.Reads.Models.Catalogue.Current().Model(job.Model)
 	if err != nil {
 		return nil, nil
 	}
@@ -157,7 +157,7 @@ func (c *controller) jobRetry(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	job, err := c.Reader.Job(r.Context(), p, jobID(r))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, jobID(r))
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (c *controller) jobOrder(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	job, err := c.Reader.Job(r.Context(), p, jobID(r))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, jobID(r))
 	if err != nil {
 		return err
 	}

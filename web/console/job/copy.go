@@ -147,7 +147,7 @@ func (s snippet) shown() string { return ui.Upright(s.Text) }
 
 // readJobView reads all that a job's page shows.
 func (c *controller) readJobView(r *http.Request, p jobs.Principal) (*jobView, error) {
-	job, err := c.Reader.Job(r.Context(), p, jobID(r))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, jobID(r))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (c *controller) readJobView(r *http.Request, p jobs.Principal) (*jobView, e
 	if err := c.readJobParts(r.Context(), p, v); err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{job.ID})
+	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{job.ID})
 	if err != nil {
 		return nil, err
 	}

@@ -163,12 +163,12 @@ type exportPart struct {
 }
 
 func (c *controller) exportPage(ctx context.Context, p jobs.Principal, q address.Jobs, after string) (part exportPart, err error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(exportPage)+query.SearchPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.PagePrice(exportPage)+query.SearchPrice)
 	if err != nil {
 		return part, err
 	}
 	defer read.End()
-	found, err := c.Reader.JobsIn(ctx, p, q.SortedBy(), q.Filter(), paging.Request{First: exportPage, After: after})
+	found, err := c.Reads.Jobs.ListIn(ctx, p, q.SortedBy(), q.Filter(), paging.Request{First: exportPage, After: after})
 	if err != nil {
 		return part, err
 	}
@@ -208,11 +208,11 @@ func writeQuoted(w *bufio.Writer, cells []string) {
 // jobEventsExport sends all events of a job as a JSON array, oldest first. It reads and sends them page
 // by page.
 func (c *controller) jobEventsExport(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
-	page, err := c.Reader.Events(r.Context(), job.ID, 0, exportPage)
+	page, err := c.Reads.Jobs.Events(r.Context(), job.ID, 0, exportPage)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (c *controller) jobEventsExport(w http.ResponseWriter, r *http.Request, p j
 		if !page.More || len(page.Items) == 0 {
 			break
 		}
-		if page, err = c.Reader.Events(r.Context(), job.ID, page.Items[len(page.Items)-1].Seq, exportPage); err != nil {
+		if page, err = c.Reads.Jobs.Events(r.Context(), job.ID, page.Items[len(page.Items)-1].Seq, exportPage); err != nil {
 			slog.WarnContext(r.Context(), "an export of events ended", "job", job.ID, "error", err)
 			return nil // what is sent so far is no whole JSON
 		}

@@ -195,7 +195,7 @@ func position(e *estimate.Estimate) string {
 
 // cloneOf fills the form with the values of a job.
 func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID) (*jobForm, error) {
-	job, err := c.Reader.Job(r.Context(), p, id)
+	job, err := c.Reads.Jobs.Get(r.Context(), p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID)
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reader.Prompts(r.Context(), []models.JobID{id})
+	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{id})
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID)
 		return nil, err
 	}
 	v.Set("prompt", prompts[id].Text)
-	parents, err := c.Reader.Parents(r.Context(), []models.JobID{id})
+	parents, err := c.Reads.Jobs.Parents(r.Context(), []models.JobID{id})
 	if err != nil {
 		return nil, err
 	}

@@ -19,23 +19,23 @@ const relatedShown = 20
 
 // readRelations reads the jobs, keys and the dead letter around a job, and its forecast.
 func (c *controller) readRelations(ctx context.Context, p jobs.Principal, v *jobView) error {
-	parents, err := c.Reader.Parents(ctx, []models.JobID{v.ID})
+	parents, err := c.Reads.Jobs.Parents(ctx, []models.JobID{v.ID})
 	if err != nil {
 		return err
 	}
 	v.Parents = parents[v.ID]
-	if v.Children, err = c.Reader.Children(ctx, p, v.ID, relatedShown+1); err != nil {
+	if v.Children, err = c.Reads.Jobs.Children(ctx, p, v.ID, relatedShown+1); err != nil {
 		return err
 	}
 	if v.Keys, err = c.KeyNames(ctx, p, string(v.CreatedBy), v.CancelBy); err != nil {
 		return err
 	}
 	if v.OpenDeadLetter = nil; v.Status == models.JobFailed {
-		if v.OpenDeadLetter, err = c.Reader.OpenDeadLetter(ctx, p, v.Job); err != nil {
+		if v.OpenDeadLetter, err = c.Reads.DeadLetters.OpenOf(ctx, p, v.Job); err != nil {
 			return err
 		}
 	}
-	estimates, err := c.Reader.EstimateJobs(ctx, []*models.Job{v.Job})
+	estimates, err := c.Reads.Jobs.Estimates(ctx, []*models.Job{v.Job})
 	v.Estimate = estimates[v.ID]
 	return err
 }

@@ -48,7 +48,7 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	asked := r.URL.Query()
 	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")),
 		Within: asked.Get("within"), Now: time.Now()}
-	for _, m := range c.Reader.Catalogue.Current().Models() {
+	for _, m := range c.Reads.Models.Catalogue.Current().Models() {
 		v.Models = append(v.Models, m.Name)
 	}
 	filter := models.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User, Search: accountTerm(v.Account)}
@@ -57,7 +57,7 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 			filter.Within = span.Within
 		}
 	}
-	page, err := c.Reader.Jobs(r.Context(), p, filter, paging.Request{First: galleryShown, After: asked.Get("after")})
+	page, err := c.Reads.Jobs.List(r.Context(), p, filter, paging.Request{First: galleryShown, After: asked.Get("after")})
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
 		v.Problem = refused.Message
@@ -100,11 +100,11 @@ func (c *controller) readVideos(r *http.Request, v *galleryView, found []*models
 	if len(ids) == 0 {
 		return nil
 	}
-	prompts, err := c.Reader.Prompts(r.Context(), ids)
+	prompts, err := c.Reads.Jobs.Prompts(r.Context(), ids)
 	if err != nil {
 		return err
 	}
-	artifacts, err := c.Reader.JobArtifacts(r.Context(), ids)
+	artifacts, err := c.Reads.Jobs.ArtifactsOf(r.Context(), ids)
 	if err != nil {
 		return err
 	}

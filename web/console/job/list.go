@@ -183,12 +183,12 @@ const facetPrice = 6 * query.CountPrice
 // readJobList reads the page of jobs that v.Filter asks for. prompts are those of the
 // last read: they never change and are expensive to decrypt.
 func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobList, prompts map[models.JobID]string) error {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(v.Filter.PageSize())+query.SearchPrice+facetPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.PagePrice(v.Filter.PageSize())+query.SearchPrice+facetPrice)
 	if err != nil {
 		return err
 	}
 	defer read.End()
-	found, err := c.Reader.JobsIn(ctx, p, v.Filter.SortedBy(), v.Filter.Filter(),
+	found, err := c.Reads.Jobs.ListIn(ctx, p, v.Filter.SortedBy(), v.Filter.Filter(),
 		paging.Request{First: v.Filter.PageSize(), After: v.Filter.After})
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobLi
 		older.After = found.End
 		v.Older = older.Path("/jobs")
 	}
-	if v.Pauses, err = c.Reader.Pauses(ctx); err != nil {
+	if v.Pauses, err = c.Reads.Queues.Pauses(ctx); err != nil {
 		return err
 	}
 	v.Facets, err = c.facets(ctx, p, v.Filter)
@@ -223,7 +223,7 @@ func (c *controller) jobRows(ctx context.Context, items []*models.Job, prompts m
 	if err := c.readPrompts(ctx, unread, prompts); err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reader.Pictures(ctx, jobIDs(items, func(job *models.Job) bool {
+	pictures, err := c.Reads.Jobs.Pictures(ctx, jobIDs(items, func(job *models.Job) bool {
 		return job.Status == models.JobCompleted &&
 			job.DeletedAt.IsZero()
 	}))
@@ -252,11 +252,11 @@ func (c *controller) plainRows(ctx context.Context, items []*models.Job) ([]jobR
 	if err != nil {
 		return nil, err
 	}
-	workers, err := c.Reader.LastWorkers(ctx, jobIDs(items, func(job *models.Job) bool { return job.AttemptNo > 0 }))
+	workers, err := c.Reads.Jobs.LastWorkers(ctx, jobIDs(items, func(job *models.Job) bool { return job.AttemptNo > 0 }))
 	if err != nil {
 		return nil, err
 	}
-	waits, err := c.Reader.JobWaits(ctx, items)
+	waits, err := c.Reads.Jobs.Waits(ctx, items)
 	var rows []jobRow
 	for _, job := range items {
 		row := jobRow{Job: job, Account: accounts[job.AccountID], WorkerID: workers[job.ID]}
@@ -282,7 +282,7 @@ func (c *controller) readPrompts(ctx context.Context, ids []models.JobID, prompt
 	if len(ids) == 0 {
 		return nil
 	}
-	read, err := c.Reader.Prompts(ctx, ids)
+	read, err := c.Reads.Jobs.Prompts(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func shownPrompt(ctx context.Context, p query.Prompt) string {
 // facets counts the jobs of each state, within the other filters. The first facet is of all
 // states.
 func (c *controller) facets(ctx context.Context, p jobs.Principal, q address.Jobs) ([]address.Facet, error) {
-	counts, err := c.Reader.CountFacets(ctx, p, q.Filter())
+	counts, err := c.Reads.Jobs.CountFacets(ctx, p, q.Filter())
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ const watchEvery = 250 * time.Millisecond
 // show yet. A browser that reconnects sends the newest event that it has in
 // Last-Event-ID. All viewers of a job share what is read of it.
 func (c *controller) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	job, err := c.Reader.Job(r.Context(), p, models.JobID(r.PathValue("id")))
+	job, err := c.Reads.Jobs.Get(r.Context(), p, models.JobID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ type liveJob struct {
 // pending.
 func (c *controller) followJob(p jobs.Principal, job *models.Job) shell.Source[*jobView] {
 	return func(ctx context.Context, f *shell.Feed[*jobView]) error {
-		prompts, err := c.Reader.Prompts(ctx, []models.JobID{job.ID})
+		prompts, err := c.Reads.Jobs.Prompts(ctx, []models.JobID{job.ID})
 		if err != nil {
 			return err
 		}
@@ -196,7 +196,7 @@ func (l *liveJob) publish() {
 func (c *controller) readEventsAfter(ctx context.Context, id models.JobID, seen int) ([]*models.JobEvent, error) {
 	var events []*models.JobEvent
 	for more := true; more; {
-		page, err := c.Reader.Events(ctx, id, seen, paging.Max)
+		page, err := c.Reads.Jobs.Events(ctx, id, seen, paging.Max)
 		if err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ func (c *controller) jobLog(w http.ResponseWriter, r *http.Request, p jobs.Princ
 
 func (c *controller) readLog(r *http.Request, p jobs.Principal) (*logView, error) {
 	asked := r.URL.Query()
-	a, err := c.Reader.Attempt(r.Context(), p, models.AttemptID(r.PathValue("attempt")))
+	a, err := c.Reads.Jobs.Attempt(r.Context(), p, models.AttemptID(r.PathValue("attempt")))
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (c *controller) readLog(r *http.Request, p jobs.Principal) (*logView, error
 	v := &logView{Job: a.JobID, Attempt: a, Query: text.Clip(asked.Get("q"), maxLogQuery), Follow: a.EndedAt.IsZero() &&
 		asked.Get("follow") != "0"}
 	if a.LogID != "" {
-		v.Log, err = c.Reader.Artifact(r.Context(), p, a.LogID)
+		v.Log, err = c.Reads.Jobs.Artifact(r.Context(), p, a.LogID)
 	}
 	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) {
 		return nil, err
@@ -111,7 +111,7 @@ func (c *controller) readLog(r *http.Request, p jobs.Principal) (*logView, error
 // readLive reads what the worker has sent of the log of a running attempt, or of one that ended
 // without a log.
 func (c *controller) readLive(ctx context.Context, p jobs.Principal, v *logView) error {
-	log, err := c.Reader.LiveLog(ctx, p, v.Attempt.ID, 0)
+	log, err := c.Reads.Jobs.LiveLog(ctx, p, v.Attempt.ID, 0)
 	if err != nil || log.Text == "" {
 		return err
 	}

@@ -80,7 +80,7 @@ func (f *jobForm) focus() string {
 // readForm returns an empty form for a model; "" is the first one.
 func (c *controller) readForm(r *http.Request, model string) (*jobForm, error) {
 	form := &jobForm{Values: url.Values{}, Errors: map[string]string{}, Key: uuid.NewString()}
-	known := c.Reader.Catalogue.Current()
+	known := c.Reads.Models.Catalogue.Current()
 	if model == "" {
 		model = known.Models()[0].Name
 	}
@@ -91,7 +91,7 @@ func (c *controller) readForm(r *http.Request, model string) (*jobForm, error) {
 	if form.Fields, err = schemaFields(form.Model.Schema); err != nil {
 		return nil, err
 	}
-	if form.Models, err = c.Reader.Models(r.Context(), known); err != nil {
+	if form.Models, err = c.Reads.Models.List(r.Context(), known); err != nil {
 		return nil, err
 	}
 	// What nobody can do now comes last.

@@ -19,7 +19,7 @@ func TestJobAction_RedrivesFromTheCheckpointIfNothingIsEdited(t *testing.T) {
 	_, fence := s.Lease(t, worker)
 	_, err := s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy, Message: "a face"})
 	require.NoError(t, err)
-	v, err := (&controller{Config: Config{Reader: s.Reader, Letters: s.DeadLetters}}).readJobAction(t.Context(), s.Admin, job.ID)
+	v, err := (&controller{Config: Config{Reads: s.Reads, Letters: s.DeadLetters}}).readJobAction(t.Context(), s.Admin, job.ID)
 	require.NoError(t, err)
 
 	edit, problems := v.edit(v.Values)

@@ -12,7 +12,7 @@ import (
 // Config is what these pages read and call.
 type Config struct {
 	Watcher   *watch.Watcher
-	Reader    *query.Reader
+	Reads     *query.Reads
 	Submitter *submit.Submitter
 	Canceller *operate.Canceller
 	Deleter   *operate.Deleter

@@ -20,7 +20,7 @@ func (c *controller) searchSuggest(w http.ResponseWriter, r *http.Request, p job
 	some := []query.Suggestion{}
 	if len(term) <= maxTerm {
 		var err error
-		if some, err = c.Reader.Suggest(r.Context(), p, term); err != nil {
+		if some, err = c.Reads.Jobs.Suggest(r.Context(), p, term); err != nil {
 			return err
 		}
 	}

@@ -73,21 +73,21 @@ func (c *controller) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Prin
 func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
 	var err error
 	v.Now = time.Now()
-	if v.Attempts, err = c.Reader.Attempts(ctx, []models.JobID{v.ID}); err != nil {
+	if v.Attempts, err = c.Reads.Jobs.Attempts(ctx, []models.JobID{v.ID}); err != nil {
 		return err
 	}
-	if v.Artifacts, err = c.Reader.JobArtifacts(ctx, []models.JobID{v.ID}); err != nil {
+	if v.Artifacts, err = c.Reads.Jobs.ArtifactsOf(ctx, []models.JobID{v.ID}); err != nil {
 		return err
 	}
-	if v.Inputs = c.Reader.Inputs(v.Job, nil); len(v.Inputs) > 0 {
-		files, err := c.Reader.InputFiles(ctx, []models.JobID{v.ID})
+	if v.Inputs = c.Reads.Jobs.Inputs(v.Job, nil); len(v.Inputs) > 0 {
+		files, err := c.Reads.Jobs.InputFiles(ctx, []models.JobID{v.ID})
 		if err != nil {
 			return err
 		}
-		v.Inputs = c.Reader.Inputs(v.Job, files)
+		v.Inputs = c.Reads.Jobs.Inputs(v.Job, files)
 	}
 	if v.DraftSteps > 0 {
-		continuations, err := c.Reader.Continuations(ctx, []models.JobID{v.ID})
+		continuations, err := c.Reads.Jobs.Continuations(ctx, []models.JobID{v.ID})
 		if err != nil {
 			return err
 		}
@@ -109,12 +109,12 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 			return err
 		}
 	}
-	times, err := c.Reader.JobTimes(ctx, []*models.Job{v.Job})
+	times, err := c.Reads.Jobs.Times(ctx, []*models.Job{v.Job})
 	if err != nil {
 		return err
 	}
 	v.Times = times[v.ID]
-	waits, err := c.Reader.JobWaits(ctx, []*models.Job{v.Job})
+	waits, err := c.Reads.Jobs.Waits(ctx, []*models.Job{v.Job})
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *controller) readWaiting(ctx context.Context, v *jobView) error {
 	if v.Waiting = nil; !v.Status.Waiting() {
 		return nil
 	}
-	reasons, err := c.Reader.WaitingFor(ctx, []models.JobID{v.ID})
+	reasons, err := c.Reads.Jobs.WaitingFor(ctx, []models.JobID{v.ID})
 	v.Waiting = reasons[v.ID]
 	return err
 }
@@ -142,7 +142,7 @@ func (c *controller) workersOf(ctx context.Context, attempts []*models.Attempt) 
 	if len(ids) == 0 {
 		return byID, nil
 	}
-	workers, err := c.Reader.WorkersByID(ctx, slices.Collect(maps.Keys(ids)))
+	workers, err := c.Reads.Fleet.WorkersByID(ctx, slices.Collect(maps.Keys(ids)))
 	for _, w := range workers {
 		byID[w.ID] = w
 	}
@@ -157,7 +157,7 @@ func (c *controller) readEvents(r *http.Request, v *jobView) error {
 		last, v.Later = n, true
 	}
 	first := max(last-eventsShown, 0)
-	page, err := c.Reader.Events(r.Context(), v.ID, first, max(last-first, 1))
+	page, err := c.Reads.Jobs.Events(r.Context(), v.ID, first, max(last-first, 1))
 	if err != nil {
 		return err
 	}

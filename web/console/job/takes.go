@@ -72,7 +72,7 @@ func (c *controller) takesLive(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 func (c *controller) readTakes(ctx context.Context, p jobs.Principal, id models.TakesID) (*takesView, error) {
-	drafts, err := c.Reader.Takes(ctx, p, id)
+	drafts, err := c.Reads.Jobs.Takes(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +80,18 @@ func (c *controller) readTakes(ctx context.Context, p jobs.Principal, id models.
 		return nil, apierror.NotFound("takes")
 	}
 	ids := lo.Map(drafts, func(j *models.Job, _ int) models.JobID { return j.ID })
-	continuations, err := c.Reader.Continuations(ctx, ids)
+	continuations, err := c.Reads.Jobs.Continuations(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reader.Artifacts(ctx, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) {
+	pictures, err := c.Reads.Jobs.Artifacts(ctx, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) {
 		return j.PreviewID,
 			j.PreviewID != ""
 	}))
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reader.Prompts(ctx, ids)
+	prompts, err := c.Reads.Jobs.Prompts(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func viewProblem(text string) string {
 }
 
 func (c *controller) readViews(ctx context.Context, p jobs.Principal) ([]savedView, error) {
-	views := c.Reader.Views()
+	views := c.Reads.Views
 	found, err := views.List(ctx, p)
 	var all []savedView
 	for _, v := range found {
@@ -105,7 +105,7 @@ func (c *controller) viewNew(w http.ResponseWriter, r *http.Request, _ jobs.Prin
 }
 
 func (c *controller) viewEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	view, err := c.Reader.Views().Get(r.Context(), p, models.ViewID(r.PathValue("id")))
+	view, err := c.Reads.Views.Get(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (c *controller) viewSave(w http.ResponseWriter, r *http.Request, p jobs.Pri
 		v.Problem = apierror.Invalid("query", "%s", v.Broken)
 		return shell.Render(w, r, http.StatusUnprocessableEntity, viewFormPage(v))
 	}
-	saved, err := c.Reader.Views().Save(r.Context(), p, query.ViewInput{ID: v.ID, Name: v.Name, Query: v.Query, Shared: v.Shared})
+	saved, err := c.Reads.Views.Save(r.Context(), p, query.ViewInput{ID: v.ID, Name: v.Name, Query: v.Query, Shared: v.Shared})
 	if errors.As(err, &v.Problem) && (v.Problem.Code == apierror.CodeInvalidInput || v.Problem.Code == apierror.CodeConflict) {
 		return shell.Render(w, r, http.StatusUnprocessableEntity, viewFormPage(v))
 	}
@@ -137,7 +137,7 @@ func (c *controller) viewSave(w http.ResponseWriter, r *http.Request, p jobs.Pri
 }
 
 func (c *controller) viewConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	view, err := c.Reader.Views().Get(r.Context(), p, models.ViewID(r.PathValue("id")))
+	view, err := c.Reads.Views.Get(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (c *controller) viewConfirm(w http.ResponseWriter, r *http.Request, p jobs.
 
 // viewDelete is harmless for a view that is gone already.
 func (c *controller) viewDelete(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	err := c.Reader.Views().Delete(r.Context(), p, models.ViewID(r.PathValue("id")))
+	err := c.Reads.Views.Delete(r.Context(), p, models.ViewID(r.PathValue("id")))
 	if err != nil && !apierror.HasCode(err, apierror.CodeNotFound) {
 		return err
 	}

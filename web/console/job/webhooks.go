@@ -14,12 +14,12 @@ import (
 const webhooksShown = 20
 
 func (c *controller) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
-	page, err := c.Reader.WebhookDeliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
+	page, err := c.Reads.Webhooks.Deliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
 	v.Webhooks = page.Items
-	v.Tries, err = webhooks.ReadTries(ctx, c.Reader, page.Items)
+	v.Tries, err = webhooks.ReadTries(ctx, c.Reads, page.Items)
 	return err
 }
 

@@ -31,8 +31,8 @@ type modelList struct {
 }
 
 func (c *controller) modelList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	known := c.Reader.Catalogue.Current()
-	found, err := c.Reader.Models(r.Context(), known)
+	known := c.Reads.Models.Catalogue.Current()
+	found, err := c.Reads.Models.List(r.Context(), known)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ type modelShow struct {
 
 func (c *controller) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	version, _ := strconv.Atoi(r.URL.Query().Get("version")) // an invalid one is the current one
-	known := c.Reader.Catalogue.Current()
-	found, err := c.Reader.Model(r.Context(), known, r.PathValue("id"), version)
+	known := c.Reads.Models.Catalogue.Current()
+	found, err := c.Reads.Models.Get(r.Context(), known, r.PathValue("id"), version)
 	if err != nil {
 		return err
 	}

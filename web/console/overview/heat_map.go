@@ -61,13 +61,13 @@ func (c *controller) heatMapLive(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 func (c *controller) readHeatMap(ctx context.Context, p jobs.Principal, hours int) (*heatMap, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	v := &heatMap{Hours: hours}
-	if v.Cells, err = c.Reader.HeatMap(ctx, p, hours); err != nil {
+	if v.Cells, err = c.Reads.History.HeatMap(ctx, p, hours); err != nil {
 		return nil, err
 	}
 	for _, cell := range v.Cells {

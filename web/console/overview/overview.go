@@ -61,7 +61,7 @@ func (c *controller) overview(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 // welcomes returns the address of this Reelay, for its first steps, or "" if it has had a job.
 func (c *controller) welcomes(r *http.Request, p jobs.Principal) (string, error) {
-	newest, err := c.Reader.Jobs(r.Context(), p, models.JobFilter{}, paging.Request{First: 1})
+	newest, err := c.Reads.Jobs.List(r.Context(), p, models.JobFilter{}, paging.Request{First: 1})
 	if err != nil || len(newest.Items) > 0 {
 		return "", err
 	}
@@ -92,16 +92,16 @@ func (c *controller) overviewCharts(w http.ResponseWriter, r *http.Request, p jo
 }
 
 func (c *controller) readOverview(ctx context.Context, p jobs.Principal) (*overview, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.OverviewPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.OverviewPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	v := new(overview)
-	if v.Overview, err = c.Reader.Overview(ctx, p); err != nil {
+	if v.Overview, err = c.Reads.History.Overview(ctx, p); err != nil {
 		return nil, err
 	}
-	facts, err := (&attention.Finder{Jobs: c.Reader, Alerts: c.Alerts}).Facts(ctx, p, v.Overview)
+	facts, err := (&attention.Finder{Reads: c.Reads, Alerts: c.Alerts}).Facts(ctx, p, v.Overview)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,8 @@ const overviewChanges = 5
 
 // newestChanges returns the newest changes of the last day.
 func (c *controller) newestChanges(ctx context.Context, p jobs.Principal) ([]*query.Change, error) {
-	found, err := c.Reader.Changes(ctx, p, query.ChangeFilter{Since: time.Now().Add(-24 * time.Hour)}, paging.Request{First: overviewChanges})
+	lately := query.ChangeFilter{Since: time.Now().Add(-24 * time.Hour)}
+	found, err := c.Reads.History.Changes(ctx, p, lately, paging.Request{First: overviewChanges})
 	if err != nil {
 		return nil, err
 	}

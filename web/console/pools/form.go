@@ -90,7 +90,7 @@ func newer(now, entered models.PoolSpec) map[string]string {
 
 // newPoolForm returns a form without its pool.
 func (c *controller) newPoolForm(values url.Values) *poolForm {
-	known := lo.Map(c.Reader.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
+	known := lo.Map(c.Reads.Models.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	return &poolForm{
 		Values: values, Providers: c.Pools.Providers(), Errors: map[string]string{},
 		// A pool may have a model that was removed.
@@ -129,7 +129,7 @@ func (c *controller) poolCreate(w http.ResponseWriter, r *http.Request, p jobs.P
 }
 
 func (c *controller) poolEdit(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	pool, err := c.Reader.Pool(r.Context(), poolID(r))
+	pool, err := c.Reads.Fleet.Pool(r.Context(), poolID(r))
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *controller) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.P
 	if err != nil && (!errors.As(err, &refused) || refused.Code != apierror.CodeConflict && refused.Code != apierror.CodeInvalidInput) {
 		return err
 	}
-	pool, readErr := c.Reader.Pool(r.Context(), poolID(r))
+	pool, readErr := c.Reads.Fleet.Pool(r.Context(), poolID(r))
 	if readErr != nil {
 		return readErr
 	}

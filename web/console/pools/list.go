@@ -58,17 +58,17 @@ func (c *controller) poolListLive(w http.ResponseWriter, r *http.Request, p jobs
 }
 
 func (c *controller) readPools(ctx context.Context, p jobs.Principal) (*poolList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
-	pools, err := c.Reader.Pools(ctx)
+	pools, err := c.Reads.Fleet.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ids := lo.Map(pools, func(pool *query.PoolStatus, _ int) models.PoolID { return pool.ID })
-	decisions, err := c.Reader.ScalingHistories(ctx, ids, 1)
+	decisions, err := c.Reads.Fleet.ScalingHistories(ctx, ids, 1)
 	if err != nil {
 		return nil, err
 	}

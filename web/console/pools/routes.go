@@ -9,9 +9,9 @@ import (
 
 // Config is what these pages read and call.
 type Config struct {
-	Reader *query.Reader
-	Fleet  *fleet.WorkerOperator
-	Pools  *fleet.Pools
+	Reads *query.Reads
+	Fleet *fleet.WorkerOperator
+	Pools *fleet.Pools
 }
 
 // controller serves the pages.

@@ -78,12 +78,12 @@ func (c *controller) poolShowLive(w http.ResponseWriter, r *http.Request, p jobs
 func (v *poolShow) at(now time.Time) { v.Now, v.Workers.Now = now, now }
 
 func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.PoolID) (*poolShow, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
-	pool, err := c.Reader.Pool(ctx, id)
+	pool, err := c.Reads.Fleet.Pool(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -91,28 +91,28 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 	if v.Explanation, err = c.Pools.Explain(ctx, p, id); err != nil {
 		return nil, err
 	}
-	decisions, err := c.Reader.ScalingHistories(ctx, []models.PoolID{id}, decisionsRead)
+	decisions, err := c.Reads.Fleet.ScalingHistories(ctx, []models.PoolID{id}, decisionsRead)
 	if err != nil {
 		return nil, err
 	}
 	v.Decisions = decisions[id]
 	now := time.Now()
-	if v.Past, err = c.Reader.History.Series(ctx, now.Add(-chartWindow), now, 10*time.Minute); err != nil {
+	if v.Past, err = c.Reads.History.Timeline.Series(ctx, now.Add(-chartWindow), now, 10*time.Minute); err != nil {
 		return nil, err
 	}
-	prices, err := c.Reader.PriceHistories(ctx, []models.PoolID{id}, priceHours)
+	prices, err := c.Reads.Fleet.PriceHistories(ctx, []models.PoolID{id}, priceHours)
 	if err != nil {
 		return nil, err
 	}
 	v.Prices = prices[id]
-	if v.Reclamations, err = c.Reader.Reclamations(ctx, id); err != nil {
+	if v.Reclamations, err = c.Reads.Fleet.Reclamations(ctx, id); err != nil {
 		return nil, err
 	}
-	page, err := c.Reader.Workers(ctx, models.WorkerFilter{PoolID: id, Status: workers.Present}, paging.Request{First: workers.ListSize})
+	page, err := c.Reads.Fleet.Workers(ctx, models.WorkerFilter{PoolID: id, Status: workers.Present}, paging.Request{First: workers.ListSize})
 	if err != nil {
 		return nil, err
 	}
-	v.Workers.Rows, err = workers.ReadRows(ctx, c.Reader, c.Fleet, page.Items, []*query.PoolStatus{pool})
+	v.Workers.Rows, err = workers.ReadRows(ctx, c.Reads, c.Fleet, page.Items, []*query.PoolStatus{pool})
 	return v, err
 }
 
@@ -149,7 +149,7 @@ type poolRemoval struct {
 
 // poolConfirm asks before a pool is deleted.
 func (c *controller) poolConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	pool, err := c.Reader.Pool(r.Context(), poolID(r))
+	pool, err := c.Reads.Fleet.Pool(r.Context(), poolID(r))
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (c *controller) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.P
 	err := c.Pools.Delete(r.Context(), p, poolID(r))
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeConflict {
-		pool, err := c.Reader.Pool(r.Context(), poolID(r))
+		pool, err := c.Reads.Fleet.Pool(r.Context(), poolID(r))
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (c *controller) readPause(r *http.Request) (*queuePause, error) {
 	if err != nil {
 		return nil, err
 	}
-	queues, err := c.Reader.Queues(r.Context())
+	queues, err := c.Reads.Queues.Counts(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (c *controller) queueOf(r *http.Request) (lane models.Tier, model string, e
 		return "", "", apierror.NotFound("lane")
 	}
 	if model != "" {
-		if _, err := c.Reader.Catalogue.Current().Model(model); err != nil {
+		if _, err := c.Reads.Models.Catalogue.Current().Model(model); err != nil {
 			return "", "", err
 		}
 	}

@@ -98,13 +98,13 @@ func (c *controller) queueListLive(w http.ResponseWriter, r *http.Request, p job
 }
 
 func (c *controller) readQueues(ctx context.Context, p jobs.Principal) (*queueList, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
 	v := new(queueList)
-	pools, err := c.Reader.Pools(ctx)
+	pools, err := c.Reads.Fleet.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (c *controller) readQueues(ctx context.Context, p jobs.Principal) (*queueLi
 	for i, pool := range pools {
 		ids[i] = pool.ID
 	}
-	decisions, err := c.Reader.ScalingHistories(ctx, ids, decisionsFolded)
+	decisions, err := c.Reads.Fleet.ScalingHistories(ctx, ids, decisionsFolded)
 	if err != nil {
 		return nil, err
 	}
@@ -128,30 +128,30 @@ func (c *controller) readQueues(ctx context.Context, p jobs.Principal) (*queueLi
 // readLanes reads all lanes, and of each lane, or of just one, the accounts with the most waiting
 // jobs.
 func (c *controller) readLanes(ctx context.Context, p jobs.Principal, accounts int, of models.Tier) ([]LaneView, error) {
-	queues, err := c.Reader.Queues(ctx)
+	queues, err := c.Reads.Queues.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pauses, err := c.Reader.Pauses(ctx)
+	pauses, err := c.Reads.Queues.Pauses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	halts, err := c.Reader.Halts(ctx, p)
+	halts, err := c.Reads.Queues.Halts(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	waits, err := c.Reader.QueueWaits(ctx)
+	waits, err := c.Reads.Queues.Waits(ctx)
 	if err != nil {
 		return nil, err
 	}
-	shares, err := c.Reader.LaneShares(ctx, of, accounts)
+	shares, err := c.Reads.Queues.Shares(ctx, of, accounts)
 	if err != nil {
 		return nil, err
 	}
 	for _, tier := range models.Tiers {
 		queues = append(queues, models.QueueCount{Lane: tier})
 	}
-	capacities, err := c.Reader.QueueCapacities(ctx, queues)
+	capacities, err := c.Reads.Queues.Capacities(ctx, queues)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func (c *controller) queueShowLive(w http.ResponseWriter, r *http.Request, p job
 }
 
 func (c *controller) readLane(ctx context.Context, p jobs.Principal, lane models.Tier) (*queueShow, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (c *controller) readLane(ctx context.Context, p jobs.Principal, lane models
 			v.LaneView = l
 		}
 	}
-	heads, err := c.Reader.LaneHeads(ctx, lane, laneHeads)
+	heads, err := c.Reads.Queues.Heads(ctx, lane, laneHeads)
 	if err != nil || len(heads) == 0 {
 		return v, err
 	}
@@ -94,11 +94,11 @@ func (c *controller) readLane(ctx context.Context, p jobs.Principal, lane models
 	for _, job := range heads {
 		ids, owners = append(ids, job.ID), append(owners, job.AccountID)
 	}
-	why, err := c.Reader.WaitingFor(ctx, ids)
+	why, err := c.Reads.Jobs.WaitingFor(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := c.Reader.Accounts(ctx, owners)
+	accounts, err := c.Reads.Directory.Accounts(ctx, owners)
 	if err != nil {
 		return nil, err
 	}

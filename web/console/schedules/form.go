@@ -90,7 +90,7 @@ func (f *scheduleForm) title() string {
 }
 
 func (c *controller) newScheduleForm(values url.Values) *scheduleForm {
-	known := lo.Map(c.Reader.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
+	known := lo.Map(c.Reads.Models.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	if model := values.Get("model"); model != "" { // it may have been removed
 		known = lo.Uniq(append(known, model))
 	}

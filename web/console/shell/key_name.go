@@ -22,5 +22,5 @@ func (c *Shell) KeyNames(ctx context.Context, p jobs.Principal, by ...string) (K
 	if len(ids) == 0 {
 		return KeyNames{}, nil
 	}
-	return c.Reader.KeyNames(ctx, p, ids)
+	return c.Reads.Directory.KeyNames(ctx, p, ids)
 }

@@ -42,7 +42,7 @@ func (c *Shell) ReadTail(ctx context.Context, p jobs.Principal, id models.Artifa
 	if id == "" || c.Logs == nil {
 		return nil, nil
 	}
-	a, err := c.Reader.Artifact(ctx, p, id)
+	a, err := c.Reads.Jobs.Artifact(ctx, p, id)
 	if err != nil {
 		return &LogTail{Problem: "The log is no longer stored."}, nil //nolint:nilerr // the page shows it
 	}

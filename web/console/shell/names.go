@@ -12,7 +12,7 @@ func (c *Shell) AccountNames(ctx context.Context, ids []models.AccountID) (map[m
 	if len(ids) == 0 {
 		return names, nil
 	}
-	accounts, err := c.Reader.Accounts(ctx, ids)
+	accounts, err := c.Reads.Directory.Accounts(ctx, ids)
 	for _, a := range accounts {
 		names[a.ID] = a.Name
 	}

@@ -21,8 +21,8 @@ import (
 
 // Config is what every page needs.
 type Config struct {
-	Keys   *auth.Keys
-	Reader *query.Reader
+	Keys  *auth.Keys
+	Reads *query.Reads
 	// Logs reads stored logs; nil if pages show none.
 	Logs Logs
 	// ObjectsOrigin is the origin of links to videos, such as

@@ -60,7 +60,7 @@ func (c *Shell) visitedBy(r *http.Request, p jobs.Principal) (_ *http.Request, e
 		return r, nil
 	}
 	v := visitOf(r.Context())
-	v.Halts, err = c.Reader.Halts(r.Context(), p)
+	v.Halts, err = c.Reads.Queues.Halts(r.Context(), p)
 	return r.WithContext(context.WithValue(r.Context(), visitKey{}, v)), err
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Config is what these pages read and call.
 type Config struct {
-	Reader   *query.Reader
+	Reads    *query.Reads
 	Operator *operate.QueueOperator
 	// Monitor is asynqmon, as the function Monitor returns it; nil for none.
 	Monitor http.Handler

@@ -52,7 +52,7 @@ func (c *controller) systemLive(w http.ResponseWriter, r *http.Request, p jobs.P
 func (c *controller) systemPart(ctx context.Context, _ jobs.Principal) (func(time.Time) templ.Component, error) {
 	v := systemView{}
 	var err error
-	if v.System, err = c.Reader.System(ctx); err != nil {
+	if v.System, err = c.Reads.History.System(ctx); err != nil {
 		return nil, err
 	}
 	if c.Redis != nil {

@@ -19,7 +19,7 @@ var markedKinds = []query.ChangeKind{query.ChangeModel, query.ChangePool, query.
 // Mark marks the newest changes in charts of a time.
 func (s *Reader) Mark(ctx context.Context, span Range, charts []ui.ChartData) error {
 	filter := query.ChangeFilter{Kinds: markedKinds, Since: time.Now().Add(-span.Length - span.Step)}
-	found, err := s.reader.Changes(ctx, jobs.Host, filter, paging.Request{First: maxMarks})
+	found, err := s.reads.History.Changes(ctx, jobs.Host, filter, paging.Request{First: maxMarks})
 	if err != nil {
 		return err
 	}

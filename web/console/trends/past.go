@@ -11,13 +11,13 @@ import (
 
 // Reader reads what charts show, and shares the history between the viewers of this process.
 type Reader struct {
-	reader *query.Reader
-	mu     sync.Mutex
-	known  map[string]*past
+	reads *query.Reads
+	mu    sync.Mutex
+	known map[string]*past
 }
 
 // NewReader returns a reader that has read nothing yet.
-func NewReader(reader *query.Reader) *Reader { return &Reader{reader: reader} }
+func NewReader(reads *query.Reads) *Reader { return &Reader{reads: reads} }
 
 // past is the history of one range. Its mutex is held while it is read, so that one viewer reads
 // and the others wait for the same.
@@ -60,7 +60,7 @@ const chartsFor = 10 * time.Second
 func (s *Reader) Past(ctx context.Context, span Range) ([]*history.Figures, error) {
 	return s.of(ctx, span, func(ctx context.Context) ([]*history.Figures, error) {
 		now := time.Now()
-		found, err := s.reader.History.Series(ctx, now.Add(-span.Length), now, span.Step)
+		found, err := s.reads.History.Timeline.Series(ctx, now.Add(-span.Length), now, span.Step)
 		if n := len(found); n > 1 && found[n-1].Covered < span.Step/2 {
 			found = found[:n-1] // it has hardly begun, and would look like a fall
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // ReadTries reads the tries of deliveries.
-func ReadTries(ctx context.Context, reader *query.Reader, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry,
+func ReadTries(ctx context.Context, reads *query.Reads, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry,
 	error) {
 	byDelivery := map[models.WebhookDeliveryID][]*models.WebhookTry{}
 	ids := make([]models.WebhookDeliveryID, len(of))
@@ -23,7 +23,7 @@ func ReadTries(ctx context.Context, reader *query.Reader, of []*models.WebhookDe
 	if len(ids) == 0 {
 		return byDelivery, nil
 	}
-	tries, err := reader.WebhookTries(ctx, ids)
+	tries, err := reads.Webhooks.Tries(ctx, ids)
 	for _, try := range tries {
 		byDelivery[try.DeliveryID] = append(byDelivery[try.DeliveryID], try)
 	}
@@ -68,7 +68,7 @@ func (c *controller) redeliver(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	delivery, err := c.Reader.WebhookDelivery(r.Context(), p, models.WebhookDeliveryID(r.PathValue("id")))
+	delivery, err := c.Reads.Webhooks.Delivery(r.Context(), p, models.WebhookDeliveryID(r.PathValue("id")))
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func endpointID(r *http.Request) models.WebhookEndpointID {
 
 func (c *controller) webhookList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v := &webhookList{Now: time.Now()}
-	rows, err := c.Reader.AllWebhookEndpoints(r.Context(), p, models.WebhookEndpointID(r.URL.Query().Get("after")), endpointsShown+1)
+	rows, err := c.Reads.Webhooks.AllEndpoints(r.Context(), p, models.WebhookEndpointID(r.URL.Query().Get("after")), endpointsShown+1)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *controller) webhookList(w http.ResponseWriter, r *http.Request, p jobs.
 	if v.Accounts, err = c.AccountNames(r.Context(), ids); err != nil {
 		return err
 	}
-	failures, err := c.Reader.WebhookDeliveries(r.Context(), p, models.WebhookDeliveryFilter{FailedOnly: true}, paging.Request{First: 20})
+	failures, err := c.Reads.Webhooks.Deliveries(r.Context(), p, models.WebhookDeliveryFilter{FailedOnly: true}, paging.Request{First: 20})
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *controller) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.
 		return err
 	}
 	v.FailedOnly = r.URL.Query().Get("failed") == "1"
-	page, err := c.Reader.WebhookDeliveries(r.Context(), p, models.WebhookDeliveryFilter{EndpointID: v.ID, FailedOnly: v.FailedOnly},
+	page, err := c.Reads.Webhooks.Deliveries(r.Context(), p, models.WebhookDeliveryFilter{EndpointID: v.ID, FailedOnly: v.FailedOnly},
 		paging.Request{First: deliveriesShown, After: r.URL.Query().Get("after")})
 	if err != nil {
 		return err
@@ -107,14 +107,14 @@ func (c *controller) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.
 	if page.More {
 		v.Older = address.Webhook(v.ID) + "?" + url.Values{"after": {page.End}, "failed": {r.URL.Query().Get("failed")}}.Encode()
 	}
-	if v.Tries, err = ReadTries(r.Context(), c.Reader, v.Deliveries); err != nil {
+	if v.Tries, err = ReadTries(r.Context(), c.Reads, v.Deliveries); err != nil {
 		return err
 	}
 	return shell.Render(w, r, http.StatusOK, webhookShowPage(v))
 }
 
 func (c *controller) readEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhookShow, error) {
-	endpoint, err := c.Reader.WebhookEndpoint(ctx, p, id)
+	endpoint, err := c.Reads.Webhooks.Endpoint(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}

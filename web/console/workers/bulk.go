@@ -162,16 +162,16 @@ func (c *controller) readPicks(ctx context.Context, form url.Values) (*workerPic
 		return nil, err
 	}
 	v := &workerPick{workerVerb: verb, Minutes: form.Get("minutes"), Reason: form.Get("reason")}
-	found, err := c.Reader.WorkersByID(ctx, ids)
+	found, err := c.Reads.Fleet.WorkersByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b *models.Worker) int { return strings.Compare(string(b.ID), string(a.ID)) })
-	pools, err := c.Reader.Pools(ctx)
+	pools, err := c.Reads.Fleet.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ReadRows(ctx, c.Reader, c.Fleet, found, pools)
+	rows, err := ReadRows(ctx, c.Reads, c.Fleet, found, pools)
 	if err != nil {
 		return nil, err
 	}

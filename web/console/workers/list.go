@@ -120,15 +120,15 @@ func (c *controller) readWorkers(ctx context.Context, p jobs.Principal, v List) 
 	if v.Filter.Grid {
 		size = workerGridSize
 	}
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.PagePrice(size))
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.PagePrice(size))
 	if err != nil {
 		return nil, err
 	}
 	defer read.End()
-	if v.Groups, err = c.Reader.WorkerGroups(ctx); err != nil {
+	if v.Groups, err = c.Reads.Fleet.WorkerGroups(ctx); err != nil {
 		return nil, err
 	}
-	pools, err := c.Reader.Pools(ctx)
+	pools, err := c.Reads.Fleet.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -136,34 +136,34 @@ func (c *controller) readWorkers(ctx context.Context, p jobs.Principal, v List) 
 	if !known {
 		return &v, nil
 	}
-	page, err := c.Reader.Workers(ctx, filter, paging.Request{First: size, After: v.After})
+	page, err := c.Reads.Fleet.Workers(ctx, filter, paging.Request{First: size, After: v.After})
 	if err != nil {
 		return nil, err
 	}
 	if page.More {
 		v.Older = v.path("/workers", page.End)
 	}
-	if v.Matching, err = c.Reader.CountWorkers(ctx, filter); err != nil {
+	if v.Matching, err = c.Reads.Fleet.CountWorkers(ctx, filter); err != nil {
 		return nil, err
 	}
-	if v.Rows, err = ReadRows(ctx, c.Reader, c.Fleet, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
+	if v.Rows, err = ReadRows(ctx, c.Reads, c.Fleet, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
 		return &v, err
 	}
-	v.Hosts, err = c.Reader.EatingHosts(ctx)
+	v.Hosts, err = c.Reads.Fleet.EatingHosts(ctx)
 	return &v, err
 }
 
 // workerRow reads what a page shows of one worker.
 func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerRow, error) {
-	worker, err := c.Reader.Worker(ctx, id)
+	worker, err := c.Reads.Fleet.Worker(ctx, id)
 	if err != nil {
 		return workerRow{}, err
 	}
-	pools, err := c.Reader.Pools(ctx)
+	pools, err := c.Reads.Fleet.Pools(ctx)
 	if err != nil {
 		return workerRow{}, err
 	}
-	rows, err := ReadRows(ctx, c.Reader, c.Fleet, []*models.Worker{worker}, pools)
+	rows, err := ReadRows(ctx, c.Reads, c.Fleet, []*models.Worker{worker}, pools)
 	if err != nil {
 		return workerRow{}, err
 	}
@@ -171,7 +171,7 @@ func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerR
 }
 
 // ReadRows returns the rows of workers. The pools are those that their names are taken from.
-func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerOperator, workers []*models.Worker,
+func ReadRows(ctx context.Context, reads *query.Reads, operator *fleet.WorkerOperator, workers []*models.Worker,
 	pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
@@ -180,19 +180,19 @@ func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerO
 	for _, w := range workers {
 		ids = append(ids, w.ID)
 	}
-	held, err := reader.CurrentJobs(ctx, ids)
+	held, err := reads.Fleet.CurrentJobs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	silent, err := reader.SilentWorkers(ctx, ids)
+	silent, err := reads.Fleet.SilentWorkers(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	states, err := reader.GPUs(ctx, ids)
+	states, err := reads.Fleet.GPUs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	past, err := reader.GPUHistory(ctx, ids)
+	past, err := reads.Fleet.GPUHistory(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func ReadRows(ctx context.Context, reader *query.Reader, operator *fleet.WorkerO
 	}
 	var rows []workerRow
 	for _, w := range workers {
-		served, refused := reader.Catalogue.Current().Split(w.Offer)
+		served, refused := reads.Models.Catalogue.Current().Split(w.Offer)
 		rows = append(rows, workerRow{w, names[w.PoolID], held[w.ID], gpus[w.ID], pasts[w.ID], operator.Hosts(w), operator.Preempts(w),
 			slices.Contains(silent, w.ID), served, refused})
 	}

@@ -9,8 +9,8 @@ import (
 
 // Config is what these pages read and call.
 type Config struct {
-	Reader *query.Reader
-	Fleet  *fleet.WorkerOperator
+	Reads *query.Reads
+	Fleet *fleet.WorkerOperator
 }
 
 // controller serves the pages.

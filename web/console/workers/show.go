@@ -77,7 +77,7 @@ func (c *controller) workerShowLive(w http.ResponseWriter, r *http.Request, p jo
 }
 
 func (c *controller) readWorker(ctx context.Context, p jobs.Principal, id models.WorkerID, after string) (*workerShow, error) {
-	ctx, read, err := c.Reader.Shares.Admit(ctx, p, query.CountPrice)
+	ctx, read, err := c.Reads.Shares.Admit(ctx, p, query.CountPrice)
 	if err != nil {
 		return nil, err
 	}
@@ -86,26 +86,26 @@ func (c *controller) readWorker(ctx context.Context, p jobs.Principal, id models
 	if v.workerRow, err = c.workerRow(ctx, id); err != nil {
 		return nil, err
 	}
-	if v.Live, err = c.Reader.LiveAttempt(ctx, id); err != nil {
+	if v.Live, err = c.Reads.Fleet.LiveAttempt(ctx, id); err != nil {
 		return nil, err
 	}
-	if v.Outcomes, err = c.Reader.WorkerOutcomes(ctx, id); err != nil {
+	if v.Outcomes, err = c.Reads.Fleet.WorkerOutcomes(ctx, id); err != nil {
 		return nil, err
 	}
-	if v.Acts, err = c.Reader.WorkerActs(ctx, id, actsShown); err != nil {
+	if v.Acts, err = c.Reads.Fleet.WorkerActs(ctx, id, actsShown); err != nil {
 		return nil, err
 	}
 	if v.Keys, err = c.KeyNames(ctx, p, string(v.EnrolmentKeyID)); err != nil {
 		return nil, err
 	}
-	page, err := c.Reader.WorkerAttempts(ctx, id, paging.Request{First: attemptsShown, After: after})
+	page, err := c.Reads.Fleet.WorkerAttempts(ctx, id, paging.Request{First: attemptsShown, After: after})
 	if err != nil || len(page.Items) == 0 {
 		return v, err
 	}
 	if page.More {
 		v.Older = string(address.Worker(id)) + "?after=" + page.End
 	}
-	found, err := c.Reader.JobsByID(ctx, lo.Map(page.Items, func(a *models.Attempt, _ int) models.JobID { return a.JobID }))
+	found, err := c.Reads.Jobs.ByID(ctx, lo.Map(page.Items, func(a *models.Attempt, _ int) models.JobID { return a.JobID }))
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func (c *controller) workflowRows(ctx context.Context, found []*models.Workflow)
 	if len(found) == 0 {
 		return nil, nil
 	}
-	counts, err := c.Reader.CountNodes(ctx, lo.Map(found, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID }))
+	counts, err := c.Reads.Workflows.Counts(ctx, lo.Map(found, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID }))
 	if err != nil {
 		return nil, err
 	}

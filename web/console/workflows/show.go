@@ -181,12 +181,12 @@ func (c *controller) readWorkflow(ctx context.Context, p jobs.Principal, id mode
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.Reader.WorkflowNodes(ctx, []models.WorkflowID{id})
+	nodes, err := c.Reads.Workflows.Nodes(ctx, []models.WorkflowID{id})
 	if err != nil {
 		return nil, err
 	}
 	ids := lo.Map(nodes, func(n *models.WorkflowNode, _ int) models.JobID { return n.JobID })
-	rowsOf, err := c.Reader.JobsByID(ctx, ids)
+	rowsOf, err := c.Reads.Jobs.ByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -197,12 +197,12 @@ func (c *controller) readWorkflow(ctx context.Context, p jobs.Principal, id mode
 			waiting = append(waiting, id)
 		}
 	}
-	reasons, err := c.Reader.WaitingFor(ctx, waiting)
+	reasons, err := c.Reads.Jobs.WaitingFor(ctx, waiting)
 	if err != nil {
 		return nil, err
 	}
 	v := &workflowShow{workflowRow: rows[0]}
-	by, err := c.Reader.SchedulesOf(ctx, []models.WorkflowID{id})
+	by, err := c.Reads.Workflows.Schedules(ctx, []models.WorkflowID{id})
 	if err != nil {
 		return nil, err
 	}

@@ -191,8 +191,8 @@ const (
 )
 
 func (s *stack) handler(publicURL string) http.Handler {
-	reader, base := s.reader(), s.cfg.hosts.base(publicURL)
-	watcher := &watch.Watcher{Reader: reader, Notifications: s.notifier.Notifications}
+	reads, base := s.readers(), s.cfg.hosts.base(publicURL)
+	watcher := &watch.Watcher{DB: s.db, Jobs: reads.Jobs, Notifications: s.notifier.Notifications}
 	submitter := s.submitter()
 	submitter.Admission = submit.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
 	canceller := &operate.Canceller{DB: s.db, Notifier: s.notifier}
@@ -202,7 +202,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 
 	pages := console.New(console.Config{
 		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
-		Keys: s.keys(), Reader: reader, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
+		Keys: s.keys(), Reads: reads, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
 		Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
 		DeadLetters: s.deadLetters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
@@ -213,16 +213,16 @@ func (s *stack) handler(publicURL string) http.Handler {
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	large := httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)
 	restAPI := rest.New(rest.Config{
-		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reader: reader, Watcher: watcher, Pools: s.pools(),
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reads: reads, Watcher: watcher, Pools: s.pools(),
 		Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
 		Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{
-		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Models: s.videoModels, VideosKept: s.cfg.retention.Videos,
-		Inputs: s.inputs(),
+		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Shares: reads.Shares, Models: s.videoModels,
+		VideosKept: s.cfg.retention.Videos, Inputs: s.inputs(),
 	})
 	s.graphql = graph.New(&graph.Resolver{
-		Submitter: submitter, Canceller: canceller, Reader: reader, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(),
+		Submitter: submitter, Canceller: canceller, Reads: reads, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(),
 		Pools: s.pools(), Leaser: leaser,
 		Deleter:   s.deleter(),
 		Attempts:  lease.NewAttempts(s.workers, s.objects, s.catalogue, leaser),

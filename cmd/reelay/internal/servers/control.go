@@ -99,7 +99,7 @@ func (s *stack) control(ctx context.Context) error {
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
-	deliverer := webhook.NewDeliverer(s.db, s.reader(), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
+	deliverer := webhook.NewDeliverer(s.db, s.sealer, s.readers().Summaries, webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	deliverer.Observe = s.metrics.Webhook
 	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 

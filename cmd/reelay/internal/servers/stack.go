@@ -142,7 +142,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	s.checkpoints = &checkpoints.Plans{DB: s.db}
 	// With another keyset every leased job would fail. Other errors, such as a missing
 	// schema, do not matter here.
-	if err := s.reader().CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
+	if err := s.readers().Jobs.CheckKeyset(ctx); errors.Is(err, seal.ErrWrongKey) {
 		return nil, err
 	}
 	return s, nil
@@ -151,14 +151,14 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 // sources are what the gauges of the metrics are read from.
 func (s *stack) sources() metrics.Sources {
 	return metrics.Sources{
-		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.reader().Queues(ctx) },
+		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.readers().Queues.Counts(ctx) },
 		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
-		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.reader().PoolGPUs(ctx) },
-		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.reader().Pools(ctx) },
-		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.reader().RecentDrafts(ctx) },
-		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.reader().Drains(ctx) },
-		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.reader().WorkerCounts(ctx) },
-		Health:  func(ctx context.Context) (*models.Health, error) { return s.reader().Health(ctx) },
+		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.readers().Fleet.PoolGPUs(ctx) },
+		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.readers().Fleet.Pools(ctx) },
+		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.readers().Jobs.RecentDrafts(ctx) },
+		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.readers().Queues.Drains(ctx) },
+		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
+		Health:  func(ctx context.Context) (*models.Health, error) { return s.readers().History.Health(ctx) },
 	}
 }
 
@@ -270,10 +270,11 @@ func (s *stack) keys() *auth.Keys { return auth.NewKeys(s.workers) }
 
 func (s *stack) members() *auth.Members { return &auth.Members{DB: s.db, SSO: s.cfg.sso.policy()} }
 
-func (s *stack) reader() *query.Reader {
-	r := query.NewReader(s.db, s.sealer, s.objects, s.catalogue)
-	r.Estimates, r.Shares, r.Clock, r.Checkpoints = s.estimates, s.reads, s.clock, s.checkpoints
-	return r
+func (s *stack) readers() *query.Reads {
+	return query.New(query.Sources{
+		DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue, Estimates: s.estimates, Checkpoints: s.checkpoints,
+		Clock: s.clock, Shares: s.reads,
+	})
 }
 
 func (s *stack) retrier() *operate.Retrier {
@@ -317,7 +318,8 @@ func (s *stack) webhooks() *webhook.Endpoints {
 // first.
 func (s *stack) videos(submitter *submit.Submitter) *video.Videos {
 	return &video.Videos{
-		Reader: s.reader(), Submitter: submitter, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
+		DB: s.db, Jobs: s.readers().Jobs, Submitter: submitter,
+		Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Deleter: s.deleter(),
 	}
 }
 

@@ -3,10 +3,23 @@ package query
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
+
+// Queues reads what waits, and what keeps it waiting: queues by lane and model, pauses and halts.
+type Queues struct {
+	db        *bun.DB
+	catalogue *catalogue.Catalogue
+	estimates *estimate.Estimator
+	timeline  *history.Timeline
+	fleet     *Fleet
+}
 
 // QueueStats counts all jobs by their state.
 type QueueStats struct {
@@ -22,13 +35,13 @@ type QueueStats struct {
 // exactStats is up to how many jobs of a status are counted exactly.
 const exactStats = 100_000
 
-// QueueStats counts the jobs of all accounts, for operators only. Beyond 100,000 jobs of a
+// Stats counts the jobs of all accounts, for operators only. Beyond 100,000 jobs of a
 // status the number is PostgreSQL's estimate.
-func (r *Reader) QueueStats(ctx context.Context, p jobs.Principal) (*QueueStats, error) {
+func (r *Queues) Stats(ctx context.Context, p jobs.Principal) (*QueueStats, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	counts, err := models.CountStatuses(ctx, r.DB, exactStats)
+	counts, err := models.CountStatuses(ctx, r.db, exactStats)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count jobs by status")
 	}
@@ -52,7 +65,7 @@ func (r *Reader) QueueStats(ctx context.Context, p jobs.Principal) (*QueueStats,
 }
 
 // Pauses lists the paused lanes, and the paused models of lanes. It is for operators.
-func (r *Reader) Pauses(ctx context.Context) ([]models.Pause, error) {
-	pauses, err := models.ListPauses(ctx, r.DB)
+func (r *Queues) Pauses(ctx context.Context) ([]models.Pause, error) {
+	pauses, err := models.ListPauses(ctx, r.db)
 	return pauses, apierror.Wrap(err, "list pauses")
 }

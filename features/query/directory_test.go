@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReader_IDs(t *testing.T) {
+func TestIDs(t *testing.T) {
 	t.Parallel()
 	s, job, worker, _ := jobstest.Leased(t)
 	stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
@@ -37,7 +37,7 @@ func TestReader_IDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			got, err := s.Reader.IDs(t.Context(), c.caller, c.prefix)
+			got, err := s.Reads.Directory.IDs(t.Context(), c.caller, c.prefix)
 
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
@@ -46,7 +46,7 @@ func TestReader_IDs(t *testing.T) {
 
 	for _, kind := range []string{"acc", "pol", "dead", "bulk", "whk", "whd", "key", "wrk", "alr", "sil", "mem", "job"} {
 		for _, p := range []jobs.Principal{s.Client, operator, s.Admin} {
-			found, err := s.Reader.IDs(t.Context(), p, kind+"_ffffff")
+			found, err := s.Reads.Directory.IDs(t.Context(), p, kind+"_ffffff")
 			require.NoError(t, err, kind)
 			require.Empty(t, found, kind)
 		}
@@ -54,7 +54,7 @@ func TestReader_IDs(t *testing.T) {
 
 	for _, prefix := range []string{"", "job", "job_", "job_01937", "job_0193g7", "job_01937d3e1234", "video_01937d3e", "01937d3e",
 		"job_' OR 1", id + "0", "job_0193-7d3e"} {
-		_, err := s.Reader.IDs(t.Context(), s.Client, prefix)
+		_, err := s.Reads.Directory.IDs(t.Context(), s.Client, prefix)
 		if prefix == "job_01937d3e1234" {
 			require.NoError(t, err)
 			continue
@@ -64,7 +64,7 @@ func TestReader_IDs(t *testing.T) {
 }
 
 // The many ids of others neither hide those of an account, nor show that they are there.
-func TestReader_IDsBesideABusyAccount(t *testing.T) {
+func TestIDsBesideABusyAccount(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
 	busy := s.NewAccount(t, "busy", models.TierPro)
@@ -74,12 +74,12 @@ func TestReader_IDsBesideABusyAccount(t *testing.T) {
 	s.Exec(t, `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, completed_at)
 		VALUES (?, ?, 'film', 'COMPLETED', 1, 0, '', now())`, own, s.Client.AccountID)
 
-	got, err := s.Reader.IDs(t.Context(), s.Client, "wfl_019900")
+	got, err := s.Reads.Directory.IDs(t.Context(), s.Client, "wfl_019900")
 
 	require.NoError(t, err)
 	require.Equal(t, []string{"wfl_" + own}, got)
 	none := s.NewKey(t, s.NewAccount(t, "none", models.TierPro), models.RoleClient)
-	got, err = s.Reader.IDs(t.Context(), none, "wfl_019900")
+	got, err = s.Reads.Directory.IDs(t.Context(), none, "wfl_019900")
 	require.NoError(t, err)
 	require.Empty(t, got)
 }

@@ -7,7 +7,13 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
 )
+
+// Directory finds ids by their prefix, and accounts and the names of keys by their ids.
+type Directory struct {
+	db *bun.DB
+}
 
 const (
 	// minPrefix is the minimum number of hex digits of a prefix.
@@ -26,7 +32,7 @@ var lookupRoles = map[string]models.Role{
 // IDs returns the ids that begin with a prefix such as job_01937d3e, the oldest first, at most
 // 10, as far as the caller may see them. A prefix that is too short, or not of an id, is
 // INVALID_INPUT.
-func (r *Reader) IDs(ctx context.Context, p jobs.Principal, prefix string) ([]string, error) {
+func (r *Directory) IDs(ctx context.Context, p jobs.Principal, prefix string) ([]string, error) {
 	kind, digits, _ := strings.Cut(strings.ToLower(prefix), "_")
 	role, known := lookupRoles[kind]
 	if !known {
@@ -39,7 +45,7 @@ func (r *Reader) IDs(ctx context.Context, p jobs.Principal, prefix string) ([]st
 	if !p.MayRead(role) {
 		return []string{}, nil
 	}
-	ids, whole, err := models.FindIDs(ctx, r.DB, kind, from, to, p.Scope(), maxFound)
+	ids, whole, err := models.FindIDs(ctx, r.db, kind, from, to, p.Scope(), maxFound)
 	switch {
 	case err != nil:
 		return nil, apierror.Wrap(err, "look up ids")
@@ -49,4 +55,30 @@ func (r *Reader) IDs(ctx context.Context, p jobs.Principal, prefix string) ([]st
 		return []string{}, nil
 	}
 	return ids, nil
+}
+
+// Accounts returns accounts by their ids, in any order.
+func (r *Directory) Accounts(ctx context.Context, ids []models.AccountID) ([]*models.Account, error) {
+	found, err := models.GetAccounts(ctx, r.db, ids)
+	return found, apierror.Wrap(err, "read accounts")
+}
+
+// anOperator replaces the name of an operator's key for clients.
+const anOperator = "an operator"
+
+// KeyNames returns the names of keys that did something. A client sees keys of other accounts
+// only as "an operator".
+func (r *Directory) KeyNames(ctx context.Context, p jobs.Principal, ids []models.KeyID) (map[models.KeyID]string, error) {
+	keys, err := models.GetAPIKeys(ctx, r.db, ids)
+	if err != nil {
+		return nil, apierror.Wrap(err, "read the names of keys")
+	}
+	names := make(map[models.KeyID]string, len(keys))
+	for _, key := range keys {
+		names[key.ID] = anOperator
+		if p.Sees(key.AccountID) {
+			names[key.ID] = key.Name
+		}
+	}
+	return names, nil
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-func TestReader(t *testing.T) {
+func TestJobs(t *testing.T) {
 	t.Parallel()
 
 	t.Run("HidesJobsOfOtherAccounts", func(t *testing.T) {
@@ -28,36 +28,36 @@ func TestReader(t *testing.T) {
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
 
 		for _, p := range []jobs.Principal{stranger, s.Enrolment, worker, {}} {
-			_, err := s.Reader.Job(t.Context(), p, job.ID)
+			_, err := s.Reads.Jobs.Get(t.Context(), p, job.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.JobState(t.Context(), p, job.ID)
+			_, err = s.Reads.Jobs.State(t.Context(), p, job.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.Attempt(t.Context(), p, fence.AttemptID)
+			_, err = s.Reads.Jobs.Attempt(t.Context(), p, fence.AttemptID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			require.Equal(t, "There is no such attempt.", err.Error())
-			_, err = s.Reader.Artifact(t.Context(), p, o.Committed)
+			_, err = s.Reads.Jobs.Artifact(t.Context(), p, o.Committed)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
 		for _, p := range []jobs.Principal{s.Client, s.Admin} {
-			_, err := s.Reader.Job(t.Context(), p, job.ID)
+			_, err := s.Reads.Jobs.Get(t.Context(), p, job.ID)
 			require.NoError(t, err)
-			_, err = s.Reader.Attempt(t.Context(), p, fence.AttemptID)
+			_, err = s.Reads.Jobs.Attempt(t.Context(), p, fence.AttemptID)
 			require.NoError(t, err)
-			_, err = s.Reader.Artifact(t.Context(), p, o.Committed)
+			_, err = s.Reads.Jobs.Artifact(t.Context(), p, o.Committed)
 			require.NoError(t, err)
 		}
-		_, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID}, paging.Request{First: 10})
+		_, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID}, paging.Request{First: 10})
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
-		page, err := s.Reader.Jobs(t.Context(), stranger, models.JobFilter{}, paging.Request{First: 10})
+		page, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{}, paging.Request{First: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
-		n, err := s.Reader.CountJobs(t.Context(), stranger, models.JobFilter{})
+		n, err := s.Reads.Jobs.Count(t.Context(), stranger, models.JobFilter{})
 		require.NoError(t, err)
 		require.Zero(t, n)
-		seen, err := s.Reader.SeesWorker(t.Context(), stranger, worker.WorkerID)
+		seen, err := s.Reads.Fleet.SeesWorker(t.Context(), stranger, worker.WorkerID)
 		require.NoError(t, err)
 		require.False(t, seen)
-		seen, err = s.Reader.SeesWorker(t.Context(), s.Client, worker.WorkerID)
+		seen, err = s.Reads.Fleet.SeesWorker(t.Context(), s.Client, worker.WorkerID)
 		require.NoError(t, err)
 		require.True(t, seen)
 	})
@@ -70,9 +70,9 @@ func TestReader(t *testing.T) {
 		var all errgroup.Group
 		for i := range 64 {
 			all.Go(func() error {
-				read := s.Reader.Job
+				read := s.Reads.Jobs.Get
 				if i%2 == 0 {
-					read = s.Reader.JobState
+					read = s.Reads.Jobs.State
 				}
 				found, err := read(t.Context(), s.Client, job.ID)
 				if err != nil {
@@ -93,16 +93,16 @@ func TestReader(t *testing.T) {
 		s := jobstest.New(t)
 		for _, id := range []string{"", "1", "job_", "job_1", "job_" + "zzzzzzzz-0000-7000-8000-000000000000",
 			"wrk_01a1fd5f-e5d2-75b1-9880-583b498afce4", "job_\x00", "' OR 1=1"} {
-			_, err := s.Reader.Job(t.Context(), s.Admin, models.JobID(id))
+			_, err := s.Reads.Jobs.Get(t.Context(), s.Admin, models.JobID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.Attempt(t.Context(), s.Admin, models.AttemptID(id))
+			_, err = s.Reads.Jobs.Attempt(t.Context(), s.Admin, models.AttemptID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.Artifact(t.Context(), s.Admin, models.ArtifactID(id))
+			_, err = s.Reads.Jobs.Artifact(t.Context(), s.Admin, models.ArtifactID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
-			_, err = s.Reader.Pool(t.Context(), models.PoolID(id))
+			_, err = s.Reads.Fleet.Pool(t.Context(), models.PoolID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			if id != "" {
-				_, err = s.Reader.Jobs(t.Context(), s.Admin, models.JobFilter{AccountID: models.AccountID(id)}, paging.Request{First: 1})
+				_, err = s.Reads.Jobs.List(t.Context(), s.Admin, models.JobFilter{AccountID: models.AccountID(id)}, paging.Request{First: 1})
 				jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			}
 		}
@@ -113,15 +113,15 @@ func TestReader(t *testing.T) {
 
 		s := jobstest.New(t)
 		for _, first := range []int{0, -1, 201, 10_000} {
-			_, err := s.Reader.Jobs(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: first})
+			_, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reader.Events(t.Context(), models.NewJobID(), 0, first)
+			_, err = s.Reads.Jobs.Events(t.Context(), models.NewJobID(), 0, first)
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reader.EventPages(t.Context(), []models.JobID{models.NewJobID()}, paging.Request{First: first})
+			_, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{models.NewJobID()}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reader.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: first})
+			_, err = s.Reads.Fleet.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reader.ScalingHistories(t.Context(), []models.PoolID{models.NewPoolID()}, first)
+			_, err = s.Reads.Fleet.ScalingHistories(t.Context(), []models.PoolID{models.NewPoolID()}, first)
 			jobstest.RequireInvalid(t, err, "first")
 		}
 	})
@@ -139,7 +139,7 @@ func TestReader(t *testing.T) {
 		var seen []models.JobID
 		of := paging.Request{First: 3}
 		for more := true; more; {
-			page, err := s.Reader.Jobs(t.Context(), s.Client, models.JobFilter{}, of)
+			page, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, of)
 			require.NoError(t, err)
 			for _, job := range page.Items {
 				seen = append(seen, job.ID)
@@ -160,7 +160,7 @@ func TestReader(t *testing.T) {
 		var seen []models.JobEventType
 		of := paging.Request{First: 2}
 		for more := true; more; {
-			pages, err := s.Reader.EventPages(t.Context(), []models.JobID{job.ID}, of)
+			pages, err := s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, of)
 			require.NoError(t, err)
 			for _, e := range pages[job.ID].Items {
 				seen = append(seen, e.Type)
@@ -201,14 +201,14 @@ func TestReader(t *testing.T) {
 			"after":         {models.JobFilter{CreatedAfter: failed.CreatedAt}, everything[:3]},
 			"before":        {models.JobFilter{CreatedBefore: users.CreatedAt}, []models.JobID{failed.ID}},
 		} {
-			page, err := s.Reader.Jobs(t.Context(), s.Admin, c.filter, paging.Request{First: 200})
+			page, err := s.Reads.Jobs.List(t.Context(), s.Admin, c.filter, paging.Request{First: 200})
 			require.NoError(t, err, name)
 			var ids []models.JobID
 			for _, job := range page.Items {
 				ids = append(ids, job.ID)
 			}
 			require.Equal(t, c.expected, ids, name)
-			n, err := s.Reader.CountJobs(t.Context(), s.Admin, c.filter)
+			n, err := s.Reads.Jobs.Count(t.Context(), s.Admin, c.filter)
 			require.NoError(t, err, name)
 			require.Len(t, c.expected, n, name)
 		}
@@ -223,12 +223,12 @@ func TestReader(t *testing.T) {
 			jobstest.SubmitAs(t, s, s.Admin, nil)
 		}
 
-		held, err := s.Reader.CurrentJobs(t.Context(), []models.WorkerID{worker.WorkerID, idle.WorkerID})
+		held, err := s.Reads.Fleet.CurrentJobs(t.Context(), []models.WorkerID{worker.WorkerID, idle.WorkerID})
 
 		require.NoError(t, err)
 		require.Len(t, held, 1)
 		require.Equal(t, job.ID, held[worker.WorkerID].ID)
-		queues, err := s.Reader.Queues(t.Context())
+		queues, err := s.Reads.Queues.Counts(t.Context())
 		require.NoError(t, err)
 		require.Len(t, queues, 2)
 		require.Equal(t, []string{"CRITICAL 2 0", "ENTERPRISE 0 1"}, []string{
@@ -237,10 +237,10 @@ func TestReader(t *testing.T) {
 		})
 		require.GreaterOrEqual(t, *queues[0].OldestWaitSeconds, 0.0)
 		require.Nil(t, queues[1].OldestWaitSeconds, "what is unknown is not 0")
-		names, err := s.Reader.Models(t.Context(), s.Reader.Catalogue.Current())
+		names, err := s.Reads.Models.List(t.Context(), s.Reads.Models.Catalogue.Current())
 		require.NoError(t, err)
 		require.True(t, names[0].Available)
-		page, err := s.Reader.Workers(t.Context(), models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}},
+		page, err := s.Reads.Fleet.Workers(t.Context(), models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}},
 			paging.Request{First: 1})
 		require.NoError(t, err)
 		require.Equal(t, idle.WorkerID, page.Items[0].ID)
@@ -252,15 +252,15 @@ func TestReader(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 		o := jobstest.UploadAll(t, s, worker, fence)
-		artifact, err := s.Reader.Artifact(t.Context(), s.Client, o.Committed)
+		artifact, err := s.Reads.Jobs.Artifact(t.Context(), s.Client, o.Committed)
 		require.NoError(t, err)
 
-		link, err := s.Reader.Link(t.Context(), artifact, time.Hour)
+		link, err := s.Reads.Jobs.Link(t.Context(), artifact, time.Hour)
 
 		require.NoError(t, err)
 		require.NotEmpty(t, link)
 		for _, ttl := range []time.Duration{0, -time.Hour, time.Second, 25 * time.Hour} {
-			_, err := s.Reader.Link(t.Context(), artifact, ttl)
+			_, err := s.Reads.Jobs.Link(t.Context(), artifact, ttl)
 			jobstest.RequireInvalid(t, err, "expiresInSeconds")
 		}
 	})

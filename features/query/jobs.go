@@ -1,0 +1,190 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/seal"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
+	"github.com/uptrace/bun"
+)
+
+// Jobs reads jobs and what belongs to them. Jobs that the caller may not see are NOT_FOUND.
+// Methods with ids in the plural do not check this: they are for parts of rows that the caller
+// was shown before.
+type Jobs struct {
+	db        *bun.DB
+	sealer    *seal.Sealer
+	objects   jobs.Objects
+	catalogue *catalogue.Catalogue
+	estimates *estimate.Estimator
+	// Clock tells how long unfinished work has lasted.
+	Clock *jobs.Clock
+
+	reads batch.Group[*jobRead]
+}
+
+// Many clients poll the states of their jobs. If more than a few reads come at once, a read
+// waits a moment so that more of them can share a statement.
+const (
+	readLinger   = 10 * time.Millisecond
+	readSiblings = 4
+)
+
+// CountLimit is where counting stops. A count of CountLimit+1 means more.
+const CountLimit = 10_000
+
+// jobRead is one requested job and its result.
+type jobRead struct {
+	id models.JobID
+	// state means that the columns of models.GetJobStates are enough.
+	state bool
+	job   *models.Job
+}
+
+// Get returns a job, or NOT_FOUND. Concurrent calls share a statement, because a job's state
+// is the most frequent read.
+func (r *Jobs) Get(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
+	return r.get(ctx, p, &jobRead{id: id})
+}
+
+// State is Job for callers that need only the columns of models.GetJobStates.
+func (r *Jobs) State(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
+	return r.get(ctx, p, &jobRead{id: id, state: true})
+}
+
+func (r *Jobs) get(ctx context.Context, p jobs.Principal, read *jobRead) (*models.Job, error) {
+	if !read.id.Valid() {
+		return nil, apierror.NotFound("job")
+	}
+	// The batch may contain reads of other callers: it must not wait for one caller's read.
+	if err := r.reads.Do(models.WithoutRead(ctx), read, r.readJobs); err != nil {
+		return nil, fmt.Errorf("read job %s: %w", read.id, err)
+	}
+	return jobs.Visible(p, read.id, read.job, nil)
+}
+
+func (r *Jobs) readJobs(ctx context.Context, all []*jobRead) error {
+	ids := make([]models.JobID, len(all))
+	get := models.GetJobStates
+	for i, read := range all {
+		ids[i] = read.id
+		if !read.state {
+			get = models.GetJobs
+		}
+	}
+	rows, err := get(ctx, r.db, ids)
+	if err != nil {
+		return batch.Final(err)
+	}
+	found := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
+	for _, read := range all {
+		if job := found[read.id]; job != nil {
+			read.job = new(*job) // callers of the same job each get their own copy
+		}
+	}
+	return nil
+}
+
+// Count counts jobs up to CountLimit. CountLimit+1 means more, or that the count would
+// have to examine too many rows.
+func (r *Jobs) Count(ctx context.Context, p jobs.Principal, f models.JobFilter) (int, error) {
+	f, err := Narrow(ctx, r.db, p, f)
+	if err != nil {
+		return 0, err
+	}
+	n, err := models.CountJobs(ctx, r.db, f, CountLimit+1)
+	return n, apierror.Wrap(err, "count jobs")
+}
+
+// Parents returns the parents of these jobs, by child.
+func (r *Jobs) Parents(ctx context.Context, ids []models.JobID) (map[models.JobID][]*models.Job, error) {
+	edges, err := models.ListDependencies(ctx, r.db, ids)
+	if err != nil || len(edges) == 0 {
+		return nil, apierror.Wrap(err, "list dependencies")
+	}
+	var on []models.JobID
+	for _, edge := range edges {
+		on = append(on, edge.DependsOn)
+	}
+	rows, err := models.GetJobs(ctx, r.db, on)
+	if err != nil {
+		return nil, fmt.Errorf("read dependencies: %w", err)
+	}
+	byID := make(map[models.JobID]*models.Job, len(rows))
+	for _, job := range rows {
+		byID[job.ID] = job
+	}
+	parents := make(map[models.JobID][]*models.Job, len(ids))
+	for _, edge := range edges {
+		parents[edge.JobID] = append(parents[edge.JobID], byID[edge.DependsOn])
+	}
+	return parents, nil
+}
+
+// Takes returns the drafts of one request that the caller may see, in the order of their
+// seeds. An unknown id has none.
+func (r *Jobs) Takes(ctx context.Context, p jobs.Principal, id models.TakesID) ([]*models.Job, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("takes")
+	}
+	found, err := models.ListTakes(ctx, r.db, id)
+	seen := lo.Filter(found, func(j *models.Job, _ int) bool { return p.Sees(j.AccountID) })
+	return seen, apierror.Wrap(err, "list the takes %s", id)
+}
+
+// Continuations returns the jobs that continue these drafts, in any order.
+func (r *Jobs) Continuations(ctx context.Context, drafts []models.JobID) ([]*models.Job, error) {
+	found, err := models.FindContinuations(ctx, r.db, drafts)
+	return found, apierror.Wrap(err, "find what continues drafts")
+}
+
+// Attempts returns the attempts of jobs, oldest first.
+func (r *Jobs) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
+	found, err := models.ListAttempts(ctx, r.db, ids)
+	return found, apierror.Wrap(err, "list attempts")
+}
+
+// Attempt returns an attempt whose job the caller may see, or NOT_FOUND.
+func (r *Jobs) Attempt(ctx context.Context, p jobs.Principal, id models.AttemptID) (*models.Attempt, error) {
+	if !id.Valid() {
+		return nil, apierror.NotFound("attempt")
+	}
+	a, err := models.GetAttempt(ctx, r.db, id)
+	if err != nil {
+		return nil, apierror.Wrap(apierror.OrNotFound(err, "attempt"), "read attempt %s", id)
+	}
+	if _, err := jobs.VisibleJob(ctx, r.db, p, a.JobID); err != nil {
+		return nil, apierror.Wrap(orHidden(err, "attempt"), "read attempt %s", id)
+	}
+	return a, nil
+}
+
+func orHidden(err error, what string) error {
+	if apierror.HasCode(err, apierror.CodeNotFound) {
+		return apierror.NotFound(what)
+	}
+	return err
+}
+
+const (
+	maxLinkTTL = 24 * time.Hour
+)
+
+const (
+	ModelNoWorker  ModelState = "NO_WORKER"  // a pool names it or jobs wait for it, and no worker can run it
+	ModelNotServed ModelState = "NOT_SERVED" // nobody asks for it
+)
+
+// ByID returns jobs by their ids, in any order.
+func (r *Jobs) ByID(ctx context.Context, ids []models.JobID) ([]*models.Job, error) {
+	found, err := models.GetJobs(ctx, r.db, ids)
+	return found, apierror.Wrap(err, "read jobs")
+}
