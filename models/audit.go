@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // AuditEntry is one act of an operator. Rows never change.
@@ -78,4 +79,35 @@ func auditIDAt(t time.Time) AuditID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
 	return AuditID(auditKind + "_" + id.String())
+}
+
+// ActFilter narrows the acts that ListActs returns.
+type ActFilter struct {
+	// Actions are the actions to look for.
+	Actions []string
+	// Target must be equal, unless it is empty.
+	Target string
+	// Since and Until bound the time, unless they are zero; Until is excluded.
+	Since, Until time.Time
+}
+
+// ListActs returns acts of the audit log, newest first, before an id unless it is empty. It reads
+// up to limit entries of each action, by the index of actions.
+func ListActs(ctx context.Context, db bun.IDB, f ActFilter, before AuditID, limit int) ([]*AuditEntry, error) {
+	from, to := auditIDAt(f.Since), auditIDAt(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
+	if !f.Until.IsZero() {
+		to = auditIDAt(f.Until)
+	}
+	if before != "" && before < to {
+		to = before
+	}
+	acts := []*AuditEntry{}
+	err := db.NewRaw(`
+		SELECT au.* FROM unnest(?0::text[]) AS one(action)
+		CROSS JOIN LATERAL (
+			SELECT * FROM audit_log l
+			WHERE l.action = one.action AND l.id >= ?1 AND l.id < ?2 AND (?3 = '' OR l.target = ?3)
+			ORDER BY l.id DESC LIMIT ?4) au
+		ORDER BY au.id DESC LIMIT ?4`, pgdialect.Array(f.Actions), from, to, f.Target, limit).Scan(ctx, &acts)
+	return acts, err
 }

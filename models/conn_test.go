@@ -19,7 +19,9 @@ import (
 // left open on it.
 func lone(t *testing.T, dsn string) *bun.DB {
 	t.Helper()
-	db := open(t, dsn, 1)
+	db, done, err := models.Open(t.Context(), dsn, 1)
+	require.NoError(t, err)
+	t.Cleanup(done)
 	fillWith(t, db, 4, 20, 20, 8)
 	t.Cleanup(func() {
 		var begun [2]time.Time
@@ -130,7 +132,7 @@ func TestTransaction(t *testing.T) {
 		proxy.Lose(nil)
 
 		require.True(t, models.IsOutage(err), "%v", err)
-		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return ask(db)() == nil })
+		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return db.Ping() == nil })
 		requirePhase(t, db, id, "WAITING!")
 	})
 
@@ -161,11 +163,12 @@ func TestTransaction(t *testing.T) {
 					require.NoError(t, err)
 				}
 				cancel()
-				return ask(tx)()
+				_, err := models.Now(context.Background(), tx)
+				return err
 			})
 
 			require.Error(t, err)
-			testrun.Eventually(t, "every connection is free again", func() bool { return ask(db)() == nil && free(t, db, "workers") == all })
+			testrun.Eventually(t, "every connection is free again", func() bool { return db.Ping() == nil && free(t, db, "workers") == all })
 		}
 	})
 }

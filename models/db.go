@@ -1,12 +1,5 @@
-// Package models holds the rows of the database and one function per query.
-//
-// Ordinary statements use bun. The few frequent ones are files in sql/, one statement each; two
-// continue next_heads.sql. Their headers say what they lock, in which order, and what they return.
-// No function here opens a transaction: each runs on the bun.IDB that jobs passes in.
-//
-// Functions that lock rows say so in their names. Every transaction locks in one order:
-// worker, job (its dependencies FOR SHARE), attempt, workflow, account last; rows of one kind in
-// the order of their ids. A submit keeps other submits of its account out before all that.
+// Package postgres opens connections to PostgreSQL, tells its outages from wrong statements, and
+// turns rows and columns into arguments of statements and back.
 package models
 
 import (
@@ -55,6 +48,7 @@ func uuidArray[T ~string](ids []T) any {
 	return pgdialect.Array(plain)
 }
 
+// floatArray makes a double precision[] argument.
 func floatArray(values []float64) any { return pgdialect.Array(values) }
 
 // Lock takes an advisory lock until the transaction ends.
@@ -76,4 +70,20 @@ func nullable(text string) *string {
 		return nil
 	}
 	return &text
+}
+
+// affected returns how many rows a statement changed.
+func affected(res sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
 }

@@ -154,6 +154,14 @@ func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKin
 // Valid reports whether the token has the right form.
 func (t FencingToken) Valid() bool { return len(t) == 36 && uuid.Validate(string(t)) == nil }
 
+// Value implements driver.Valuer. A malformed token becomes NULL, which no attempt has.
+func (t FencingToken) Value() (driver.Value, error) {
+	if !t.Valid() {
+		return nil, nil
+	}
+	return string(t), nil
+}
+
 // UUID returns the id without its kind, as PostgreSQL stores it.
 func (id JobID) UUID() string { return strings.TrimPrefix(string(id), jobKind+"_") }
 

@@ -2,6 +2,7 @@ package models
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"slices"
 	"time"
@@ -213,3 +214,29 @@ var Tiers = []Tier{TierCritical, TierEnterprise, TierPro, TierFree, TierBatch}
 
 // Above reports whether t is a higher tier than u.
 func (t Tier) Above(u Tier) bool { return slices.Index(Tiers, t) < slices.Index(Tiers, u) }
+
+// Queue is the unit that a worker reads or skips as a whole: the queued jobs of one line,
+// model and GPU class that require the same region, or none, and have the same needs.
+type Queue struct {
+	Line
+	Model   string `bun:"model" json:"model"`
+	GPURank int    `bun:"gpu_rank" json:"gpu_rank"`
+	// Region is the region that its jobs must run in, or "".
+	Region string `bun:"region" json:"region"`
+	Needs  Needs  `bun:"needs" json:"needs"`
+}
+
+// Queue returns the queue that the job is in while it is queued.
+func (j *Job) Queue() Queue {
+	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank, Needs: j.Needs}
+	if j.RequireRegion {
+		q.Region = j.Region
+	}
+	return q
+}
+
+// Line returns the job's line. A job that was redriven to CRITICAL counts as one of the lane's
+// own.
+func (j *Job) Line() Line {
+	return Line{Lane: j.Lane, Promoted: j.Lane != j.Tier && j.Lane != TierCritical}
+}

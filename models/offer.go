@@ -57,3 +57,11 @@ func (o Offer) Key() string {
 	}
 	return fmt.Sprintf("%q %q %q %q %q %s %s", o.Models, o.GPUType, o.Region, o.Tiers, o.Accounts, o.CapacityClass, price)
 }
+
+// CapacityClass says whether the provider can take a worker's machine away.
+type CapacityClass string
+
+const (
+	CapacitySpot     CapacityClass = "SPOT"
+	CapacityOnDemand CapacityClass = "ON_DEMAND"
+)

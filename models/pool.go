@@ -102,14 +102,6 @@ type PoolSpec struct {
 	Settings json.RawMessage `bun:"settings,type:jsonb" json:"settings,omitempty" yaml:"-"`
 }
 
-// CapacityClass says whether the provider can take a worker's machine away.
-type CapacityClass string
-
-const (
-	CapacitySpot     CapacityClass = "SPOT"
-	CapacityOnDemand CapacityClass = "ON_DEMAND"
-)
-
 // ScalingDecision is what the scaler chose for a pool, and the figures it chose from.
 type ScalingDecision struct {
 	bun.BaseModel `bun:"table:scaling_decisions,alias:sd"`
@@ -123,9 +115,6 @@ type ScalingDecision struct {
 	Inputs json.RawMessage `bun:"inputs,type:jsonb"`
 	Error  string          `bun:"error,nullzero"`
 }
-
-// DefaultBootLimitSeconds is a pool's BootLimitSeconds if it states none.
-const DefaultBootLimitSeconds = 600
 
 // Fill sets what was left out to its default.
 func (s *PoolSpec) Fill() {

@@ -10,32 +10,6 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Queue is the unit that a worker reads or skips as a whole: the queued jobs of one line,
-// model and GPU class that require the same region, or none, and have the same needs.
-type Queue struct {
-	Line
-	Model   string `bun:"model" json:"model"`
-	GPURank int    `bun:"gpu_rank" json:"gpu_rank"`
-	// Region is the region that its jobs must run in, or "".
-	Region string `bun:"region" json:"region"`
-	Needs  Needs  `bun:"needs" json:"needs"`
-}
-
-// Queue returns the queue that the job is in while it is queued.
-func (j *Job) Queue() Queue {
-	q := Queue{Line: j.Line(), Model: j.Model, GPURank: j.GPURank, Needs: j.Needs}
-	if j.RequireRegion {
-		q.Region = j.Region
-	}
-	return q
-}
-
-// Line returns the job's line. A job that was redriven to CRITICAL counts as one of the lane's
-// own.
-func (j *Job) Line() Line {
-	return Line{Lane: j.Lane, Promoted: j.Lane != j.Tier && j.Lane != TierCritical}
-}
-
 // QueuedJob is a queued job with its account's place in the line.
 type QueuedJob struct {
 	ID        JobID     `bun:"id"`

@@ -2,7 +2,6 @@ package models
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -16,15 +15,6 @@ func Bound(ctx context.Context, tx bun.Tx, statement, lock time.Duration) error 
 	_, err := tx.NewRaw("SELECT set_config('statement_timeout', '?', true), set_config('lock_timeout', '?', true)",
 		statement.Milliseconds(), lock.Milliseconds()).Exec(ctx)
 	return err
-}
-
-// affected returns how many rows a statement changed.
-func affected(res sql.Result, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, err := res.RowsAffected()
-	return int(n), err
 }
 
 // IsLockTimeout reports whether a statement failed because it waited too long for a lock.

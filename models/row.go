@@ -53,9 +53,6 @@ var rowFormat = json.JoinOptions(
 			value, err := id.Value()
 			return writeText(to, fmt.Sprint(value), err == nil && value != nil)
 		}),
-		json.MarshalToFunc(func(to *jsontext.Encoder, token FencingToken) error {
-			return writeText(to, string(token), token.Valid())
-		}),
 		json.MarshalToFunc(func(to *jsontext.Encoder, raw []byte) error {
 			return writeText(to, `\x`+hex.EncodeToString(raw), raw != nil)
 		}))),

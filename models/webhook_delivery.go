@@ -292,10 +292,3 @@ func DeleteOldWebhooks(ctx context.Context, tx bun.Tx, age time.Duration, limit 
 				AND NOT EXISTS (SELECT FROM webhook_deliveries d WHERE d.event_id = v.id AND d.state = 'PENDING')
 			ORDER BY v.created_at LIMIT ? FOR UPDATE SKIP LOCKED)`, age.Seconds(), limit).Exec(ctx))
 }
-
-func nullTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}

@@ -282,3 +282,6 @@ func ListKeptInstances(ctx context.Context, db bun.IDB, provider string, ids []s
 		provider, bun.List(ids), grace.Seconds()).Scan(ctx, &kept)
 	return kept, err
 }
+
+// DefaultBootLimitSeconds is a pool's BootLimitSeconds if it states none.
+const DefaultBootLimitSeconds = 600

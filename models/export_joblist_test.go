@@ -7,9 +7,3 @@ func MatchJobs(db bun.IDB, f JobFilter) *bun.SelectQuery {
 	c := and(f.conditions())
 	return db.NewSelect().Model((*Job)(nil)).Column("j.id").Where(c.sql, c.args...).Order("j.id DESC")
 }
-
-// The statements that bun's hooks do not see.
-var (
-	NextInOrderSQL = nextInOrder.of
-	NextJobsSQL    = nextJobs.of
-)

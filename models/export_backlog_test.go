@@ -1,0 +1,7 @@
+package models
+
+// The statements that bun's hooks do not see.
+var (
+	NextInOrderSQL = nextInOrder.of
+	NextJobsSQL    = nextJobs.of
+)
