@@ -25,6 +25,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -147,7 +148,7 @@ func newServers(t *testing.T) *servers {
 func newServersOver(t *testing.T, dsn string) *servers {
 	t.Helper()
 	s := &servers{balancer: newBalancer(t), dir: dataDir(t), dsn: dsn}
-	db, closeDB, err := models.Open(t.Context(), s.dsn, 4)
+	db, closeDB, err := postgres.Open(t.Context(), s.dsn, 4)
 	require.NoError(t, err)
 	t.Cleanup(closeDB)
 	s.db = db

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,7 @@ func TestOutage(t *testing.T) {
 	t.Run("RefusesRequestsWhileKeysCannotBeChecked", func(t *testing.T) {
 		t.Parallel()
 		dsn, proxy := modelstest.Proxied(t)
-		db, done, err := models.Open(t.Context(), dsn, 4)
+		db, done, err := postgres.Open(t.Context(), dsn, 4)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		s := jobstest.Over(t, db)

@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/graph/failure"
 	"github.com/reelay/reelay/graph/limit"
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -61,12 +61,12 @@ type readShare struct {
 // subscription waits in its first batch instead: until then there may be no event.
 func (r *Resolver) admit(ctx context.Context) (readShare, error) {
 	if !graphql.HasOperationContext(ctx) {
-		return readShare{ctx: models.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
+		return readShare{ctx: postgres.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
 	}
 	op, p := graphql.GetOperationContext(ctx), principal(ctx)
 	size := limit.SizeOf(op)
 	if size.Price() <= query.FreePrice {
-		return readShare{ctx: models.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
+		return readShare{ctx: postgres.AsRead(ctx, false), end: func(*graphql.Response) {}}, nil
 	}
 	var read *query.Read
 	end := func(response *graphql.Response) {
@@ -103,7 +103,7 @@ func fieldsOf(response *graphql.Response) int {
 // under.
 func writeApart(ctx context.Context, next graphql.Resolver) (any, error) {
 	if graphql.GetFieldContext(ctx).Object == "Mutation" {
-		ctx = models.WithoutRead(ctx)
+		ctx = postgres.WithoutRead(ctx)
 	}
 	return next(ctx)
 }

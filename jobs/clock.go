@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -33,7 +33,7 @@ const (
 // Pass reads PostgreSQL's clock.
 func (c *Clock) Pass(ctx context.Context) error {
 	before := time.Now()
-	said, err := models.Now(ctx, c.DB)
+	said, err := postgres.Now(ctx, c.DB)
 	if err != nil {
 		return apierror.Wrap(err, "read PostgreSQL's clock")
 	}

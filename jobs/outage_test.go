@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ import (
 func proxied(t *testing.T) (*jobstest.Stack, *faultproxy.Proxy) {
 	t.Helper()
 	dsn, proxy := modelstest.Proxied(t)
-	db, done, err := models.Open(t.Context(), dsn, 8)
+	db, done, err := postgres.Open(t.Context(), dsn, 8)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	return jobstest.Over(t, db), proxy
@@ -41,7 +42,7 @@ func loseAnswer(t *testing.T, proxy *faultproxy.Proxy, matches func(answer []byt
 	err := call()
 	proxy.Lose(nil)
 	require.Error(t, err)
-	require.True(t, models.IsOutage(err), "%v", err)
+	require.True(t, postgres.IsOutage(err), "%v", err)
 	require.Greater(t, proxy.Lost(), before)
 }
 
@@ -171,7 +172,7 @@ func TestPostgreSQLAway(t *testing.T) {
 					require.Greater(t, lose, least)
 					break
 				}
-				require.True(t, models.IsOutage(err), "%v", err)
+				require.True(t, postgres.IsOutage(err), "%v", err)
 			}
 		}
 	})
@@ -185,7 +186,7 @@ func TestPostgreSQLAway(t *testing.T) {
 
 		proxy.Cut()
 		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
-		require.True(t, models.IsOutage(err), "%v", err)
+		require.True(t, postgres.IsOutage(err), "%v", err)
 		proxy.Heal()
 
 		clock := testrun.StartQuietClock()

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,12 +39,12 @@ func TestFullDisk(t *testing.T) {
 	server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: filepath.Join(disk, "postgres"), Test: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Stop(context.Background()) })
-	patient, done, err := models.OpenPatient(t.Context(), server.DSN(), 2)
+	patient, done, err := postgres.OpenPatient(t.Context(), server.DSN(), 2)
 	require.NoError(t, err)
 	_, err = migrations.Run(t.Context(), patient)
 	require.NoError(t, err)
 	done()
-	db, done, err := models.Open(t.Context(), server.DSN(), 8)
+	db, done, err := postgres.Open(t.Context(), server.DSN(), 8)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	s := jobstest.Over(t, db)
@@ -58,7 +59,7 @@ func TestFullDisk(t *testing.T) {
 	for {
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 		if err != nil {
-			require.True(t, models.IsOutage(err), "%v", err)
+			require.True(t, postgres.IsOutage(err), "%v", err)
 			break
 		}
 		accepted++

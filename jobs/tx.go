@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/batch"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -19,7 +19,7 @@ const (
 
 // InTx runs act in a transaction, and retries it after a short pause if PostgreSQL aborted it
 // only because of concurrent transactions. act must reset the variables that it sets. After an
-// outage (models.IsOutage), or if ctx ends, it is unknown whether the commit took place.
+// outage (postgres.IsOutage), or if ctx ends, it is unknown whether the commit took place.
 func InTx(ctx context.Context, db *bun.DB, act func(ctx context.Context, tx bun.Tx) error) error {
 	return WithRetry(ctx, func() error { return db.RunInTx(ctx, nil, act) })
 }
@@ -33,7 +33,7 @@ func InSnapshot(ctx context.Context, db *bun.DB, act func(ctx context.Context, t
 // BatchError returns the error of a batch for its batch.Group. An outage affects all calls of
 // the batch and leaves unknown whether they were carried out, so none is retried.
 func BatchError(err error) error {
-	if models.IsOutage(err) && !models.IsLostRace(err) {
+	if postgres.IsOutage(err) && !postgres.IsLostRace(err) {
 		return batch.Final(err)
 	}
 	return err
@@ -43,7 +43,7 @@ func BatchError(err error) error {
 func WithRetry(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {
 		err := act()
-		if err == nil || try == txTries || !models.IsLostRace(err) {
+		if err == nil || try == txTries || !postgres.IsLostRace(err) {
 			return err
 		}
 		select {

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -40,7 +41,7 @@ func TestRun(t *testing.T) {
 		var starts sync.WaitGroup
 		for i := range processes {
 			starts.Go(func() {
-				own, done, err := models.OpenPatient(t.Context(), dsn, 2)
+				own, done, err := postgres.OpenPatient(t.Context(), dsn, 2)
 				if err != nil {
 					errs[i] = err
 					return

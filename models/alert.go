@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -55,7 +56,7 @@ func LockOpenAlerts(ctx context.Context, tx bun.Tx) (open []*Alert, err error) {
 
 // InsertAlert writes a pending alert. It returns false if the rule has an open one already.
 func InsertAlert(ctx context.Context, tx bun.Tx, a *Alert) (bool, error) {
-	n, err := affected(tx.NewInsert().Model(a).On("CONFLICT (rule) WHERE resolved_at IS NULL DO NOTHING").Exec(ctx))
+	n, err := postgres.Affected(tx.NewInsert().Model(a).On("CONFLICT (rule) WHERE resolved_at IS NULL DO NOTHING").Exec(ctx))
 	return n > 0, err
 }
 
@@ -238,7 +239,7 @@ func ListNotices(ctx context.Context, db bun.IDB, alert AlertID, limit int) (all
 
 // ClaimDigest reports whether the caller must write the digest of a day, such as 2026-11-26.
 func ClaimDigest(ctx context.Context, tx bun.Tx, day string) (bool, error) {
-	n, err := affected(tx.NewRaw("INSERT INTO alert_digests (day) VALUES (?::date) ON CONFLICT DO NOTHING", day).Exec(ctx))
+	n, err := postgres.Affected(tx.NewRaw("INSERT INTO alert_digests (day) VALUES (?::date) ON CONFLICT DO NOTHING", day).Exec(ctx))
 	return n > 0, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -108,7 +109,7 @@ func ListCheckpoints(ctx context.Context, db bun.IDB, job JobID, limit int) ([]*
 // RejectCheckpoint marks a checkpoint of the job so that it is never handed out again. It
 // returns sql.ErrNoRows if the job has no such checkpoint.
 func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE artifacts SET rejected_at = coalesce(rejected_at, clock_timestamp())
 		WHERE id = ? AND job_id = ? AND type = 'CHECKPOINT'`, id, job).Exec(ctx))
 }
@@ -117,7 +118,7 @@ func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) 
 func RejectCheckpoints(ctx context.Context, tx bun.Tx, jobs []JobID) error {
 	_, err := tx.NewRaw(`
 		UPDATE artifacts SET rejected_at = clock_timestamp()
-		WHERE job_id = ANY (?::uuid[]) AND type = 'CHECKPOINT' AND rejected_at IS NULL`, uuidArray(jobs)).Exec(ctx)
+		WHERE job_id = ANY (?::uuid[]) AND type = 'CHECKPOINT' AND rejected_at IS NULL`, postgres.UUIDArray(jobs)).Exec(ctx)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -125,7 +126,7 @@ func ListLastWorkers(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]W
 	err := db.NewRaw(`
 		SELECT a.job_id, a.worker_id FROM unnest(?::uuid[]) AS asked (id)
 		CROSS JOIN LATERAL (SELECT * FROM job_attempts a WHERE a.job_id = asked.id ORDER BY a.attempt_no DESC LIMIT 1) a`,
-		uuidArray(jobs)).Scan(ctx, &found)
+		postgres.UUIDArray(jobs)).Scan(ctx, &found)
 	last := make(map[JobID]WorkerID, len(found))
 	for _, a := range found {
 		last[a.JobID] = a.WorkerID

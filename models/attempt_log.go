@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -22,7 +23,7 @@ type LogChunk struct {
 // The lock keeps the attempt from ending at the same time, so that the deletion of its job, which
 // must have ended, leaves no part behind.
 func AppendLog(ctx context.Context, db bun.IDB, attempt AttemptID, part LogChunk, keep int, pause time.Duration) (bool, error) {
-	n, err := affected(db.NewRaw(`
+	n, err := postgres.Affected(db.NewRaw(`
 		WITH live AS (
 			SELECT a.id FROM job_attempts a
 			WHERE a.id = ?0 AND a.ended_at IS NULL AND NOT EXISTS (
@@ -52,7 +53,7 @@ func ListLog(ctx context.Context, db bun.IDB, attempt AttemptID, after int64) (p
 // DeleteOldLogs deletes up to limit parts that are older than spare, if the attempt's log is
 // stored, or older than age. It returns their number.
 func DeleteOldLogs(ctx context.Context, tx bun.Tx, spare, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM attempt_logs WHERE (attempt_id, position) IN (
 			SELECT l.attempt_id, l.position FROM attempt_logs l JOIN job_attempts a ON a.id = l.attempt_id
 			WHERE l.created_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -33,7 +34,7 @@ func InsertAudit(ctx context.Context, db bun.IDB, e *AuditEntry) error {
 	_, err := db.NewRaw(`
 		INSERT INTO audit_log (id, key_id, member_id, actor, action, target, payload)
 		VALUES (?, ?, ?, coalesce((SELECT name FROM api_keys WHERE id = ?), ?), ?, ?, ?)`,
-		e.ID, e.KeyID, e.MemberID, e.KeyID, e.Actor, e.Action, nullable(e.Target), e.Payload).Exec(ctx)
+		e.ID, e.KeyID, e.MemberID, e.KeyID, e.Actor, e.Action, postgres.Nullable(e.Target), e.Payload).Exec(ctx)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -54,16 +55,16 @@ var extendLeasesSQL string
 // are left out. Rows are locked in the usual order.
 func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Fence]*Beat,
 	error) {
-	arg, err := rowsArg(newestOf(beats))
+	arg, err := postgres.RowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err
 	}
 	extended := make(map[Fence]*Beat, len(beats))
-	rows, err := run(ctx, db, extendLeasesSQL, pgx.NamedArgs{
+	rows, err := postgres.Run(ctx, db, extendLeasesSQL, pgx.NamedArgs{
 		"beats": arg, "ttl": ttl.Seconds(), "yield_within": yieldWithin.Seconds(),
 		"thin_percent": thin.Percent, "thin_after": thin.After.Seconds(),
 	})
-	err = scan(rows, err, func(rows *sql.Rows) error {
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var hold Fence
 		var b Beat
 		var cancelRequested, cancelDelivered, deadline, yieldRequested sql.NullTime
@@ -116,15 +117,15 @@ var touchWorkersSQL string
 // hold warm, and returns the workers. It skips the write if the last sign is less than 5
 // seconds old and nothing else changed.
 func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch) (touched []*Worker, err error) {
-	arg, err := rowsArg(touches)
+	arg, err := postgres.RowsArg(touches)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, db, touchWorkersSQL, pgx.NamedArgs{"signs": arg})
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var w rowScan[Worker]
+	rows, err := postgres.Run(ctx, db, touchWorkersSQL, pgx.NamedArgs{"signs": arg})
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
+		var w postgres.RowScan[Worker]
 		err := rows.Scan(&w)
-		touched = append(touched, w.row)
+		touched = append(touched, w.Row)
 		return err
 	})
 	return touched, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -50,7 +51,7 @@ func TestExtendLeases(t *testing.T) {
 	t.Run("ReadsNoTableAsAWhole", func(t *testing.T) {
 		t.Parallel()
 
-		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
+		db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		fillWith(t, db, 4, 20, 2000, 1000)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -184,7 +185,7 @@ func CountJobsByStatus(ctx context.Context, db bun.IDB, ids []JobID, f JobFilter
 func chosenJobs(db bun.IDB, ids []JobID, f JobFilter) *bun.SelectQuery {
 	matches := and(f.conditions())
 	return db.NewSelect().TableExpr("jobs AS j").Column("j.id", "j.run", "j.status").
-		Where("j.id = ANY (?::uuid[])", uuidArray(ids)).Where(matches.sql, matches.args...)
+		Where("j.id = ANY (?::uuid[])", postgres.UUIDArray(ids)).Where(matches.sql, matches.args...)
 }
 
 // InsertBulkDeadLetters makes items of the first limit jobs whose dead letters match the
@@ -264,7 +265,7 @@ func LockBulkOperation(ctx context.Context, tx bun.Tx, id BulkID) (*BulkOperatio
 
 // SteerBulkOperation writes the fields of a locked operation that control its further course.
 func SteerBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
-	return mustChange(tx.NewUpdate().Model(op).Column("paused", "canary_over", "next_at", "errors").WherePK().Exec(ctx))
+	return postgres.MustChange(tx.NewUpdate().Model(op).Column("paused", "canary_over", "next_at", "errors").WherePK().Exec(ctx))
 }
 
 // EndBulkOperation finishes a locked operation, even if items are left.
@@ -275,7 +276,7 @@ func EndBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) error {
 
 // PostponeBulk makes an operation wait for at least the given time.
 func PostponeBulk(ctx context.Context, tx bun.Tx, op BulkID, wait time.Duration) error {
-	return mustChange(tx.NewRaw(
+	return postgres.MustChange(tx.NewRaw(
 		"UPDATE bulk_operations SET next_at = greatest(next_at, clock_timestamp() + make_interval(secs => ?)) WHERE id = ?",
 		wait.Seconds(), op).Exec(ctx))
 }
@@ -296,7 +297,7 @@ func ListDueBulk(ctx context.Context, db bun.IDB, without []BulkID, nor []Accoun
 			WHERE finished_at IS NULL AND NOT paused AND next_at <= clock_timestamp()
 				AND id <> ALL (?::uuid[]) AND account_id <> ALL (?::uuid[])
 			ORDER BY account_id, next_at) first
-		ORDER BY next_at LIMIT ?`, uuidArray(without), uuidArray(nor), limit).Scan(ctx, &due)
+		ORDER BY next_at LIMIT ?`, postgres.UUIDArray(without), postgres.UUIDArray(nor), limit).Scan(ctx, &due)
 	return due, err
 }
 
@@ -342,7 +343,7 @@ func LockBulkItem(ctx context.Context, tx bun.Tx, op BulkID, upTo int) (*BulkIte
 
 // UpdateBulkItem writes the state of a locked item.
 func UpdateBulkItem(ctx context.Context, tx bun.Tx, item *BulkItem) error {
-	return mustChange(tx.NewUpdate().Model(item).Column("state", "tries").WherePK().Exec(ctx))
+	return postgres.MustChange(tx.NewUpdate().Model(item).Column("state", "tries").WherePK().Exec(ctx))
 }
 
 // CountBulkItem counts an ended item on its operation, and finishes the operation with its
@@ -357,7 +358,7 @@ func CountBulkItem(ctx context.Context, tx bun.Tx, op BulkID, why *BulkError) er
 	if err != nil {
 		return err
 	}
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE bulk_operations SET
 			done = done + CASE WHEN ?1 THEN 0 ELSE 1 END,
 			failed = failed + CASE WHEN ?1 THEN 1 ELSE 0 END,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -100,7 +101,7 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 				coalesce(closed_until > clock_timestamp(), false) AS closed, coalesce(backoff_until > clock_timestamp(), false) AS refused) now
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?0::text[]
-		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, textArray(models), NotBootingAfter).Scan(ctx,
+		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models), NotBootingAfter).Scan(ctx,
 		&found)
 	return found, err
 }
@@ -125,7 +126,7 @@ func OnDemandBoots(ctx context.Context, db bun.IDB, models []string) (map[string
 			FROM (
 				SELECT registered_at - created_at AS took FROM workers
 				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
-		GROUP BY m.model`, UnknownSlowBoot, textArray(models)).Scan(ctx, &found)
+		GROUP BY m.model`, UnknownSlowBoot, postgres.TextArray(models)).Scan(ctx, &found)
 	boots := map[string]float64{}
 	for _, b := range found {
 		boots[b.Model] = b.Seconds

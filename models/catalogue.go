@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -75,14 +76,14 @@ func InsertCatalogueEntry(ctx context.Context, tx bun.Tx, e *CatalogueEntry) err
 // RemoveCatalogueEntry leaves a name without a current version. It waits for transactions that have
 // locked it with LockModels.
 func RemoveCatalogueEntry(ctx context.Context, tx bun.Tx, name, by string) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE catalogue_entries SET current = false, removed_at = clock_timestamp(), removed_by = ?1, change = nextval('catalogue_changes')
 		WHERE name = ?0 AND current`, name, by).Exec(ctx))
 }
 
 // RestoreCatalogueEntry makes a version current again. The caller holds the lock of the catalogue.
 func RestoreCatalogueEntry(ctx context.Context, tx bun.Tx, name string, version int) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE catalogue_entries SET current = true, removed_at = NULL, removed_by = NULL, change = nextval('catalogue_changes')
 		WHERE name = ?0 AND version = ?1`, name, version).Exec(ctx))
 }
@@ -95,13 +96,13 @@ func LockModels(ctx context.Context, tx bun.Tx, names []string) (removed []strin
 	for range 3 {
 		present = nil
 		err := tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) AND current ORDER BY name FOR SHARE",
-			textArray(names)).Scan(ctx, &present)
+			postgres.TextArray(names)).Scan(ctx, &present)
 		if err != nil || len(present) == len(names) {
 			return nil, err
 		}
 	}
 	err = tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) GROUP BY name HAVING NOT bool_or(current) ORDER BY name",
-		textArray(names)).Scan(ctx, &removed)
+		postgres.TextArray(names)).Scan(ctx, &removed)
 	return removed, err
 }
 

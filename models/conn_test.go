@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -19,7 +20,7 @@ import (
 // left open on it.
 func lone(t *testing.T, dsn string) *bun.DB {
 	t.Helper()
-	db, done, err := models.Open(t.Context(), dsn, 1)
+	db, done, err := postgres.Open(t.Context(), dsn, 1)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	fillWith(t, db, 4, 20, 20, 8)
@@ -131,7 +132,7 @@ func TestTransaction(t *testing.T) {
 		id, err := changed(t, db, renamed)
 		proxy.Lose(nil)
 
-		require.True(t, models.IsOutage(err), "%v", err)
+		require.True(t, postgres.IsOutage(err), "%v", err)
 		testrun.Eventually(t, "PostgreSQL serves again", func() bool { return db.Ping() == nil })
 		requirePhase(t, db, id, "WAITING!")
 	})
@@ -163,7 +164,7 @@ func TestTransaction(t *testing.T) {
 					require.NoError(t, err)
 				}
 				cancel()
-				_, err := models.Now(context.Background(), tx)
+				_, err := postgres.Now(context.Background(), tx)
 				return err
 			})
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -96,7 +97,7 @@ func InsertUntriedDeadLetters(ctx context.Context, tx bun.Tx, letters []*DeadLet
 func ResolveDeadLetters(ctx context.Context, tx bun.Tx, jobs []JobID, as Resolution, by, note string) error {
 	_, err := tx.NewRaw(`
 		UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = ?, resolved_by = ?, note = ?
-		WHERE job_id = ANY (?::uuid[]) AND resolved_at IS NULL`, as, by, nullable(note), uuidArray(jobs)).Exec(ctx)
+		WHERE job_id = ANY (?::uuid[]) AND resolved_at IS NULL`, as, by, postgres.Nullable(note), postgres.UUIDArray(jobs)).Exec(ctx)
 	return err
 }
 

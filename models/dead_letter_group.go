@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -34,7 +35,7 @@ func ListFailingHosts(ctx context.Context, db bun.IDB, fingerprints []string, re
 			ORDER BY attempt_no DESC LIMIT 1) last
 		JOIN workers w ON w.id = last.worker_id LEFT JOIN pools p ON p.id = w.pool_id
 		GROUP BY 1, 2, 3, 4, 5 ORDER BY f.fingerprint, letters DESC, w.provider, w.provider_instance_id`,
-		textArray(fingerprints), resolvedIs("d", resolved), newest).Scan(ctx, &found)
+		postgres.TextArray(fingerprints), resolvedIs("d", resolved), newest).Scan(ctx, &found)
 	return found, err
 }
 
@@ -54,7 +55,7 @@ func LockDeadLetters(ctx context.Context, tx bun.Tx, fingerprint string, limit i
 // DiscardDeadLetters records that an operator discarded these open dead letters, and returns how
 // many were open. The caller holds the locks of LockDeadLetters.
 func DiscardDeadLetters(ctx context.Context, tx bun.Tx, ids []DeadLetterID, by, note string) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = 'DISCARDED', resolved_by = ?, note = ?
-		WHERE id = ANY (?::uuid[]) AND resolved_at IS NULL`, by, nullable(note), uuidArray(ids)).Exec(ctx))
+		WHERE id = ANY (?::uuid[]) AND resolved_at IS NULL`, by, postgres.Nullable(note), postgres.UUIDArray(ids)).Exec(ctx))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -71,12 +72,12 @@ func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (
 // This is final: a key is issued before its object exists, and never again, so no later row
 // can name such an object.
 func DoomOrphans(ctx context.Context, db bun.IDB, keys []string) (int, error) {
-	return affected(db.NewRaw(`
+	return postgres.Affected(db.NewRaw(`
 		INSERT INTO object_deletions (object_key)
 		SELECT key FROM unnest(?::text[]) AS key
 		WHERE NOT EXISTS (SELECT FROM artifacts WHERE object_key = key)
 			AND NOT EXISTS (SELECT FROM uploads WHERE object_key = key)
-		ON CONFLICT DO NOTHING`, textArray(keys)).Exec(ctx))
+		ON CONFLICT DO NOTHING`, postgres.TextArray(keys)).Exec(ctx))
 }
 
 // ClaimDoomedObjects returns keys of objects that are due for deletion from the store. Each
@@ -98,7 +99,7 @@ func ClaimDoomedObjects(ctx context.Context, db bun.IDB, limit int) ([]string, e
 
 // ForgetDoomedObjects removes the keys of objects that the store no longer has.
 func ForgetDoomedObjects(ctx context.Context, db bun.IDB, keys []string) error {
-	_, err := db.NewRaw("DELETE FROM object_deletions WHERE object_key = ANY(?::text[])", textArray(keys)).Exec(ctx)
+	_, err := db.NewRaw("DELETE FROM object_deletions WHERE object_key = ANY(?::text[])", postgres.TextArray(keys)).Exec(ctx)
 	return err
 }
 
@@ -129,7 +130,7 @@ var eventWords = []string{"artifact", "by", "class", "lane", "phase", "runAt", "
 // ended. It shreds the prompt keys of all runs. It returns sql.ErrNoRows if the job was
 // deleted before.
 func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
-	if err := mustChange(tx.NewRaw(`
+	if err := postgres.MustChange(tx.NewRaw(`
 		UPDATE jobs SET
 			deleted_at = clock_timestamp(), params = '{}', metadata = NULL, output = NULL, failure_reason = NULL,
 			cancel_reason = NULL, progress_message = NULL, callback_url = NULL, handle = NULL, latest_checkpoint_id = NULL, result_id = NULL, kept_until = NULL,
@@ -153,7 +154,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 			WHERE jsonb_typeof(value) IN ('number', 'boolean', 'null') OR jsonb_typeof(value) = 'string' AND key = ANY(?1::text[]))
 			WHERE job_id = ?0 AND payload <> '{}'`,
 	} {
-		if _, err := tx.NewRaw(statement, id, textArray(eventWords)).Exec(ctx); err != nil {
+		if _, err := tx.NewRaw(statement, id, postgres.TextArray(eventWords)).Exec(ctx); err != nil {
 			return err
 		}
 	}

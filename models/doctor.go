@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -62,10 +63,10 @@ func FindViolations(ctx context.Context, db bun.IDB, which Invariant, e Examinat
 		jobs = e.Jobs
 	}
 	v := Violations{}
-	rows, err := run(ctx, db, fmt.Sprintf(violationsSQL, broken), pgx.NamedArgs{
+	rows, err := postgres.Run(ctx, db, fmt.Sprintf(violationsSQL, broken), pgx.NamedArgs{
 		"jobs": jobs, "edges": e.Edges, "lanes": e.Lanes, "waits": e.Waits, "limit": limit,
 	})
-	err = scan(rows, err, func(rows *sql.Rows) error {
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id, &v.Count)
 		v.IDs = append(v.IDs, id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -39,13 +40,13 @@ func ListHalts(ctx context.Context, db bun.IDB) (halts []Halt, err error) {
 // InsertHalts halts targets. One that is halted already keeps who halted it, when and why.
 func InsertHalts(ctx context.Context, db bun.IDB, what []HaltTarget, by, reason string) error {
 	_, err := db.NewRaw(`INSERT INTO halts (what, halted_by, reason) SELECT what, ?, ? FROM unnest(?::text[]) what ON CONFLICT DO NOTHING`,
-		by, reason, textArray(what)).Exec(ctx)
+		by, reason, postgres.TextArray(what)).Exec(ctx)
 	return err
 }
 
 // DeleteHalts lifts the halts of targets.
 func DeleteHalts(ctx context.Context, db bun.IDB, what []HaltTarget) error {
-	_, err := db.NewRaw("DELETE FROM halts WHERE what = ANY (?::text[])", textArray(what)).Exec(ctx)
+	_, err := db.NewRaw("DELETE FROM halts WHERE what = ANY (?::text[])", postgres.TextArray(what)).Exec(ctx)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -175,9 +176,9 @@ func ListHistory(ctx context.Context, db bun.IDB, pieces []HistoryPiece) (*Histo
 			SELECT r.* FROM unnest(?::integer[], ?::timestamptz[], ?::timestamptz[]) AS piece (seconds, since, until)
 			CROSS JOIN LATERAL (
 				SELECT * FROM ? h WHERE h.seconds = piece.seconds AND h.at >= piece.since AND h.at < piece.until OFFSET 0) r`,
-			pgdialect.Array(column(pieces, func(p HistoryPiece) int { return p.Seconds })),
-			pgdialect.Array(column(pieces, func(p HistoryPiece) time.Time { return p.From })),
-			pgdialect.Array(column(pieces, func(p HistoryPiece) time.Time { return p.To })), bun.Ident(table)).Scan(ctx, rows)
+			pgdialect.Array(postgres.Column(pieces, func(p HistoryPiece) int { return p.Seconds })),
+			pgdialect.Array(postgres.Column(pieces, func(p HistoryPiece) time.Time { return p.From })),
+			pgdialect.Array(postgres.Column(pieces, func(p HistoryPiece) time.Time { return p.To })), bun.Ident(table)).Scan(ctx, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +189,7 @@ func ListHistory(ctx context.Context, db bun.IDB, pieces []HistoryPiece) (*Histo
 // PutHistory writes a span and what happened in it. It reports whether it did: a span is written
 // once, by the first process to do so.
 func PutHistory(ctx context.Context, tx bun.Tx, span *HistorySpan, jobs []*HistoryJobs, pools []*HistoryPool) (bool, error) {
-	n, err := affected(tx.NewInsert().Model(span).On("CONFLICT DO NOTHING").Exec(ctx))
+	n, err := postgres.Affected(tx.NewInsert().Model(span).On("CONFLICT DO NOTHING").Exec(ctx))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -256,7 +257,7 @@ func MissingHistory(ctx context.Context, db bun.IDB, seconds int, from, to time.
 
 // ForgetHistory deletes the spans of a length that began before a time, up to limit.
 func ForgetHistory(ctx context.Context, db bun.IDB, seconds int, before time.Time, limit int) (int, error) {
-	return affected(db.NewRaw(`
+	return postgres.Affected(db.NewRaw(`
 		DELETE FROM history WHERE seconds = ?0 AND at IN (SELECT at FROM history WHERE seconds = ?0 AND at < ?1 ORDER BY at LIMIT ?2)`,
 		seconds, before, limit).Exec(ctx))
 }

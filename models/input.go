@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -57,7 +58,7 @@ type InputUse struct {
 // deletion until the transaction ends. It returns sql.ErrNoRows if the account has no such
 // input.
 func UseInput(ctx context.Context, tx bun.Tx, u InputUse) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		WITH input AS (SELECT id FROM artifacts WHERE id = ? AND account_id = ? AND type = 'INPUT' FOR KEY SHARE)
 		INSERT INTO input_uses (job_id, artifact_id, reference) SELECT ?, id, ? FROM input
 		ON CONFLICT (job_id, artifact_id) DO UPDATE SET reference = EXCLUDED.reference`,
@@ -194,7 +195,7 @@ func DoomInputs(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 // DoomInputUploads removes up to limit keys of inputs that were issued longer ago than age and
 // never became artifacts, and queues their objects for deletion. It returns their number.
 func DoomInputUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		WITH gone AS (
 			DELETE FROM uploads WHERE object_key IN (
 				SELECT object_key FROM uploads

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -23,14 +24,14 @@ type InputFetch struct {
 // InsertInputFetches queues the images of jobs to be fetched.
 func InsertInputFetches(ctx context.Context, tx bun.Tx, jobs ...*Job) error {
 	_, err := tx.NewRaw("INSERT INTO input_fetches (job_id, account_id) SELECT * FROM unnest(?::uuid[], ?::uuid[])",
-		uuidArray(column(jobs, func(j *Job) JobID { return j.ID })),
-		uuidArray(column(jobs, func(j *Job) AccountID { return j.AccountID }))).Exec(ctx)
+		postgres.UUIDArray(postgres.Column(jobs, func(j *Job) JobID { return j.ID })),
+		postgres.UUIDArray(postgres.Column(jobs, func(j *Job) AccountID { return j.AccountID }))).Exec(ctx)
 	return err
 }
 
 // DropInputFetches removes the fetches that earlier runs of locked jobs left behind.
 func DropInputFetches(ctx context.Context, tx bun.Tx, jobs []JobID) error {
-	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ANY (?::uuid[])", uuidArray(jobs)).Exec(ctx)
+	_, err := tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ANY (?::uuid[])", postgres.UUIDArray(jobs)).Exec(ctx)
 	return err
 }
 
@@ -63,14 +64,14 @@ func PostponeInputFetch(ctx context.Context, db bun.IDB, f *InputFetch, counts b
 	_, err := db.NewRaw(`
 		UPDATE input_fetches SET claimed_until = '-infinity', next_at = clock_timestamp() + make_interval(secs => ?),
 			problem = coalesce(?, problem), tries = tries - CASE WHEN ? THEN 0 ELSE 1 END
-		WHERE job_id = ? AND tries = ?`, after.Seconds(), nullable(f.Problem), counts, f.JobID, f.Tries).Exec(ctx)
+		WHERE job_id = ? AND tries = ?`, after.Seconds(), postgres.Nullable(f.Problem), counts, f.JobID, f.Tries).Exec(ctx)
 	return err
 }
 
 // EndInputFetch removes a claimed fetch of a locked job. It returns sql.ErrNoRows if another
 // caller has claimed it since.
 func EndInputFetch(ctx context.Context, tx bun.Tx, f *InputFetch) error {
-	return mustChange(tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ? AND tries = ?", f.JobID, f.Tries).Exec(ctx))
+	return postgres.MustChange(tx.NewRaw("DELETE FROM input_fetches WHERE job_id = ? AND tries = ?", f.JobID, f.Tries).Exec(ctx))
 }
 
 // ListInputFetches returns the fetches that these jobs wait for, in no particular order.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -345,8 +346,8 @@ func FindUsedKeys(ctx context.Context, db bun.IDB, keys []JobKey) (used []JobKey
 
 func keyArrays(keys []JobKey) []any {
 	return []any{
-		uuidArray(column(keys, func(k JobKey) AccountID { return k.Account })),
-		textArray(column(keys, func(k JobKey) string { return k.Key })),
+		postgres.UUIDArray(postgres.Column(keys, func(k JobKey) AccountID { return k.Account })),
+		postgres.TextArray(postgres.Column(keys, func(k JobKey) string { return k.Key })),
 	}
 }
 
@@ -397,13 +398,13 @@ func ShareJobs(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err e
 // ShareStates is ShareJobs with the status and the run alone.
 func ShareStates(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
 	return found, tx.NewSelect().Model(&found).Column("id", "status", "run").
-		Where("j.id = ANY (?::uuid[])", uuidArray(ids)).Order("j.id").For("SHARE").Scan(ctx)
+		Where("j.id = ANY (?::uuid[])", postgres.UUIDArray(ids)).Order("j.id").For("SHARE").Scan(ctx)
 }
 
 // EditJobParams writes the params of a job's next run, and the version of the model that they
 // were validated with.
 func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage, modelVersion int) error {
-	return mustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion, id).Exec(ctx))
+	return postgres.MustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion, id).Exec(ctx))
 }
 
 // ListExpiringJobs returns jobs that were not started by their deadline, the longest overdue

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -185,6 +186,6 @@ func CountStatuses(ctx context.Context, db bun.IDB, limit int) ([]StatusCount, e
 		FROM unnest(?0::text[]) AS asked (status)
 		CROSS JOIN LATERAL (
 			SELECT count(*) AS jobs FROM (SELECT FROM jobs j WHERE j.status = asked.status LIMIT ?1 + 1) found) exact
-		LEFT JOIN known ON known.status = asked.status`, textArray(JobStatuses), limit).Scan(ctx, &counts)
+		LEFT JOIN known ON known.status = asked.status`, postgres.TextArray(JobStatuses), limit).Scan(ctx, &counts)
 	return counts, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -38,7 +39,7 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 		jobs[i], on[i], policies[i] = row.JobID, row.DependsOn, row.OnFailure
 	}
 	_, err := tx.NewRaw(`INSERT INTO job_dependencies (job_id, depends_on, on_failure)
-		SELECT * FROM unnest(?::uuid[], ?::uuid[], ?::text[])`, uuidArray(jobs), uuidArray(on), textArray(policies)).Exec(ctx)
+		SELECT * FROM unnest(?::uuid[], ?::uuid[], ?::text[])`, postgres.UUIDArray(jobs), postgres.UUIDArray(on), postgres.TextArray(policies)).Exec(ctx)
 	return err
 }
 
@@ -87,13 +88,13 @@ func FindWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID, most int
 			SELECT d.job_id FROM job_dependencies d
 			WHERE d.depends_on = f.id AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED'
 			ORDER BY d.job_id LIMIT ?2::integer) below
-		ORDER BY below.job_id LIMIT ?2::integer`, uuidArray(ended), uuidArray(failed), limitOf(most)).Scan(ctx, &waiting)
+		ORDER BY below.job_id LIMIT ?2::integer`, postgres.UUIDArray(ended), postgres.UUIDArray(failed), limitOf(most)).Scan(ctx, &waiting)
 }
 
 // LockBlocked locks and returns those of some jobs that are BLOCKED, in the order of their ids.
 func LockBlocked(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err error) {
 	return found, tx.NewRaw(`SELECT j.* FROM jobs j WHERE j.id = ANY (?::uuid[]) AND j.status = 'BLOCKED' ORDER BY j.id FOR NO KEY UPDATE OF j`,
-		uuidArray(ids)).Scan(ctx, &found)
+		postgres.UUIDArray(ids)).Scan(ctx, &found)
 }
 
 // LockWaiting locks and returns all jobs of FindWaiting that are still BLOCKED, in the order of
@@ -117,8 +118,8 @@ func LockWaiting(ctx context.Context, tx bun.Tx, ended, failed []JobID) (waiting
 // ListDependenciesOn returns the dependencies of jobs on any of others, in order.
 func ListDependenciesOn(ctx context.Context, db bun.IDB, jobs, on []JobID) (edges []JobDependency, err error) {
 	return edges, db.NewSelect().Model(&edges).
-		Where("jd.job_id = ANY (?::uuid[])", uuidArray(jobs)).
-		Where("jd.depends_on = ANY (?::uuid[])", uuidArray(on)).
+		Where("jd.job_id = ANY (?::uuid[])", postgres.UUIDArray(jobs)).
+		Where("jd.depends_on = ANY (?::uuid[])", postgres.UUIDArray(on)).
 		Order("jd.depends_on", "jd.job_id").Scan(ctx)
 }
 
@@ -145,7 +146,7 @@ func ListDemanded(ctx context.Context, tx bun.Tx, failed []JobID, most int) (dem
 			SELECT FROM job_dependencies d
 			WHERE d.depends_on = f.id AND d.on_failure = 'RETRY_PARENT' AND d.parent_retries < ?
 				AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED')
-		ORDER BY f.id`, uuidArray(failed), most).Scan(ctx, &demanded)
+		ORDER BY f.id`, postgres.UUIDArray(failed), most).Scan(ctx, &demanded)
 }
 
 // ParentRetry says that a run of a FAILED job is to be followed by another one, because a job
@@ -174,7 +175,7 @@ func ListParentRetries(ctx context.Context, db bun.IDB, limit int) (due []Parent
 
 // DropParentRetries deletes the records of locked jobs, and returns those that had one.
 func DropParentRetries(ctx context.Context, tx bun.Tx, jobs []JobID) (dropped []JobID, err error) {
-	err = tx.NewRaw("DELETE FROM parent_retries WHERE job_id = ANY (?::uuid[]) RETURNING job_id", uuidArray(jobs)).Scan(ctx, &dropped)
+	err = tx.NewRaw("DELETE FROM parent_retries WHERE job_id = ANY (?::uuid[]) RETURNING job_id", postgres.UUIDArray(jobs)).Scan(ctx, &dropped)
 	return dropped, err
 }
 
@@ -203,6 +204,6 @@ func OpenDependency(ctx context.Context, tx bun.Tx, job, on JobID) (s Dependency
 
 // DeleteDependency deletes a dependency, and reports whether there was one.
 func DeleteDependency(ctx context.Context, tx bun.Tx, job, on JobID) (bool, error) {
-	n, err := affected(tx.NewDelete().Model((*JobDependency)(nil)).Where("jd.job_id = ? AND jd.depends_on = ?", job, on).Exec(ctx))
+	n, err := postgres.Affected(tx.NewDelete().Model((*JobDependency)(nil)).Where("jd.job_id = ? AND jd.depends_on = ?", job, on).Exec(ctx))
 	return n > 0, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -68,7 +69,7 @@ func ListEventsOfJobs(ctx context.Context, db bun.IDB, jobs []JobID, afterSeq, l
 	err := db.NewRaw(`
 		SELECT e.* FROM unnest(?::uuid[]) AS j (id)
 		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > ? ORDER BY seq LIMIT ?) e
-		ORDER BY e.job_id, e.seq`, uuidArray(jobs), afterSeq, limit).Scan(ctx, &events)
+		ORDER BY e.job_id, e.seq`, postgres.UUIDArray(jobs), afterSeq, limit).Scan(ctx, &events)
 	return events, err
 }
 
@@ -94,7 +95,7 @@ func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int)
 		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
 		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
 		ORDER BY e.job_id, e.seq`,
-		uuidArray(column(from, func(f JobHead) JobID { return f.ID })), pgdialect.Array(column(from, func(f JobHead) int { return f.EventSeq })),
+		postgres.UUIDArray(postgres.Column(from, func(f JobHead) JobID { return f.ID })), pgdialect.Array(postgres.Column(from, func(f JobHead) int { return f.EventSeq })),
 		limit).Scan(ctx, &events)
 	found := make(map[JobID][]*JobEvent, len(from))
 	for _, e := range events {

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/history"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -18,7 +19,7 @@ import (
 // past writes a history of n jobs.
 func past(t testing.TB, db *bun.DB, n int) {
 	t.Helper()
-	patient, done, err := models.OpenPatient(t.Context(), modelstest.DSNOf(t, db), 1)
+	patient, done, err := postgres.OpenPatient(t.Context(), modelstest.DSNOf(t, db), 1)
 	require.NoError(t, err)
 	defer done()
 	conn, err := patient.Conn(t.Context())

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -35,7 +36,7 @@ func DropSources(ctx context.Context, tx bun.Tx, job JobID) error {
 
 // ListSources returns what these jobs take from others, by job.
 func ListSources(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobSource, err error) {
-	err = db.NewRaw("SELECT * FROM job_sources WHERE job_id = ANY(?::uuid[]) ORDER BY job_id, source_id", uuidArray(jobs)).Scan(ctx, &found)
+	err = db.NewRaw("SELECT * FROM job_sources WHERE job_id = ANY(?::uuid[]) ORDER BY job_id, source_id", postgres.UUIDArray(jobs)).Scan(ctx, &found)
 	return found, err
 }
 
@@ -79,9 +80,9 @@ func MeasureOutputs(ctx context.Context, db bun.IDB, values []OutputValue, outpu
 		FROM unnest(?0::uuid[], ?1::text[]) AS v (job_id, take)
 		JOIN jobs j ON j.id = v.job_id LEFT JOIN ended e ON e.id = v.job_id
 		WHERE (j.status = 'COMPLETED' OR e.id IS NOT NULL) AND output_text(coalesce(e.output, j.output), v.take) IS NOT NULL`,
-		uuidArray(column(values, func(v OutputValue) JobID { return v.JobID })),
-		textArray(column(values, func(v OutputValue) string { return v.Take })),
-		uuidArray(ended), textArray(texts)).Scan(ctx, &rows)
+		postgres.UUIDArray(postgres.Column(values, func(v OutputValue) JobID { return v.JobID })),
+		postgres.TextArray(postgres.Column(values, func(v OutputValue) string { return v.Take })),
+		postgres.UUIDArray(ended), postgres.TextArray(texts)).Scan(ctx, &rows)
 	for _, row := range rows {
 		lengths[row.OutputValue] = row.Length
 	}
@@ -131,7 +132,7 @@ func ListInputFiles(ctx context.Context, db bun.IDB, jobs []JobID) (found []*Inp
 
 // HasThumbnails returns those of these jobs that have a thumbnail.
 func HasThumbnails(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobID, err error) {
-	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'", uuidArray(jobs)).Scan(ctx,
+	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'", postgres.UUIDArray(jobs)).Scan(ctx,
 		&found)
 	return found, err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -193,7 +194,7 @@ const pausesSQL = `
 // comes before those of its models.
 func ListPauses(ctx context.Context, db bun.IDB) ([]Pause, error) {
 	var pauses []Pause
-	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", textArray(Tiers)).Scan(ctx, &pauses)
+	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", postgres.TextArray(Tiers)).Scan(ctx, &pauses)
 	return pauses, err
 }
 

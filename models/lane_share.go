@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -61,7 +62,7 @@ func ListLaneShares(ctx context.Context, db bun.IDB, lane Tier, first int) (foun
 				row_number() OVER (PARTITION BY lane ORDER BY coalesce(w.queued, 0) DESC, coalesce(l.running, 0) DESC, account_id) AS place
 			FROM waiting w FULL JOIN live l USING (lane, account_id) JOIN accounts a ON a.id = account_id)
 		SELECT * FROM shares WHERE place <= ?1 ORDER BY array_position(?2::text[], lane), place`,
-		lane, first, textArray(Tiers)).Scan(ctx, &found)
+		lane, first, postgres.TextArray(Tiers)).Scan(ctx, &found)
 	return found, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -38,22 +39,22 @@ var lockPicksSQL string
 // with the time of PostgreSQL's clock after the locks were taken. It reads accounts without a
 // lock: Write checks whether there is room.
 func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all []Picked, err error) {
-	arg, err := placedArg(picks)
+	arg, err := postgres.PlacedArg(picks)
 	if err != nil {
 		return now, nil, err
 	}
 	all = make([]Picked, len(picks))
-	rows, err := run(ctx, tx, lockPicksSQL, pgx.NamedArgs{"picks": arg})
-	err = scan(rows, err, func(rows *sql.Rows) error {
+	rows, err := postgres.Run(ctx, tx, lockPicksSQL, pgx.NamedArgs{"picks": arg})
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var place int
 		var room *int
-		var w rowScan[Worker]
-		var j rowScan[Job]
+		var w postgres.RowScan[Worker]
+		var j postgres.RowScan[Job]
 		var answered bool
 		if err := rows.Scan(&now, &place, &room, &w, &j, &answered); err != nil {
 			return err
 		}
-		all[place] = Picked{room, w.row, j.row, answered}
+		all[place] = Picked{room, w.Row, j.Row, answered}
 		return nil
 	})
 	return now, all, err
@@ -80,17 +81,17 @@ var lockLeasesSQL string
 // them with the time of PostgreSQL's clock after the locks were taken. Leases that have ended
 // are left out, except those that ended while it waited for their rows.
 func LockLeases(ctx context.Context, tx bun.Tx, holds []Fence) (now time.Time, all []LeaseRows, err error) {
-	arg, err := rowsArg(holds)
+	arg, err := postgres.RowsArg(holds)
 	if err != nil {
 		return now, nil, err
 	}
-	rows, err := run(ctx, tx, lockLeasesSQL, pgx.NamedArgs{"holds": arg})
-	err = scan(rows, err, func(rows *sql.Rows) error {
-		var w rowScan[Worker]
-		var j rowScan[Job]
-		var a rowScan[Attempt]
+	rows, err := postgres.Run(ctx, tx, lockLeasesSQL, pgx.NamedArgs{"holds": arg})
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
+		var w postgres.RowScan[Worker]
+		var j postgres.RowScan[Job]
+		var a postgres.RowScan[Attempt]
 		err := rows.Scan(&now, &w, &j, &a)
-		all = append(all, LeaseRows{w.row, j.row, a.row})
+		all = append(all, LeaseRows{w.Row, j.Row, a.Row})
 		return err
 	})
 	return now, all, err

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
 // UseIdentity records that an identity token, by its hash, has registered a worker. It returns
 // sql.ErrNoRows if the token was used before. It also deletes some hashes of expired tokens.
 func UseIdentity(ctx context.Context, db bun.IDB, hash []byte, expires time.Time) error {
-	err := mustChange(db.NewRaw("INSERT INTO used_identities (hash, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING", hash,
+	err := postgres.MustChange(db.NewRaw("INSERT INTO used_identities (hash, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING", hash,
 		expires).Exec(ctx))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -24,7 +25,7 @@ func NamesOf(ctx context.Context, db bun.IDB, ids []string) (map[string]string, 
 		}
 		var rows []struct{ ID, Name string }
 		err := db.NewRaw("SELECT ? || '_' || id AS id, ? AS name FROM ? WHERE id = ANY (?::uuid[])",
-			in.kind, bun.Ident(in.name), bun.Ident(in.table), uuidArray(byKind[in.kind])).Scan(ctx, &rows)
+			in.kind, bun.Ident(in.name), bun.Ident(in.table), postgres.UUIDArray(byKind[in.kind])).Scan(ctx, &rows)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -173,7 +174,7 @@ func CopyToWorkers(ctx context.Context, tx bun.Tx, pools []PoolID) (changed []Wo
 			ORDER BY w.id FOR NO KEY UPDATE OF w)
 		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts, price_per_hour_usd = found.price
 		FROM found WHERE w.id = found.id
-		RETURNING w.id`, uuidArray(pools)).Scan(ctx, &changed)
+		RETURNING w.id`, postgres.UUIDArray(pools)).Scan(ctx, &changed)
 	return changed, err
 }
 
@@ -193,7 +194,7 @@ func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 // InsertPool writes a new pool. It returns sql.ErrNoRows if one has its name.
 func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
-	return mustChange(db.NewInsert().Model(p).On("CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING").Exec(ctx))
+	return postgres.MustChange(db.NewInsert().Model(p).On("CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING").Exec(ctx))
 }
 
 // UpdatePool writes a pool that the caller has locked. It does not write Desired.
@@ -202,7 +203,7 @@ func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
 	p.PoolBackoff, p.PoolBoots, p.ClosedUntil = PoolBackoff{}, PoolBoots{}, time.Time{}
-	return mustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
+	return postgres.MustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
 }
 
 // RecordRefusal records that a provider refused machines of a pool. The scaler leaves the
@@ -292,7 +293,7 @@ func GetPools(ctx context.Context, db bun.IDB, ids []PoolID) ([]*Pool, error) {
 
 // SetDesired writes the number of workers that the scaler wants in a pool.
 func SetDesired(ctx context.Context, db bun.IDB, id PoolID, desired int) error {
-	return mustChange(db.NewRaw("UPDATE pools SET desired = ? WHERE id = ?", desired, id).Exec(ctx))
+	return postgres.MustChange(db.NewRaw("UPDATE pools SET desired = ? WHERE id = ?", desired, id).Exec(ctx))
 }
 
 // InsertScalingDecision writes a decision.
@@ -308,7 +309,7 @@ func ListScalingDecisions(ctx context.Context, db bun.IDB, pools []PoolID, limit
 	err := db.NewRaw(`
 		SELECT sd.* FROM unnest(?::uuid[]) AS p (id)
 		CROSS JOIN LATERAL (SELECT * FROM scaling_decisions WHERE pool_id = p.id ORDER BY id DESC LIMIT ?) sd
-		ORDER BY sd.pool_id, sd.id DESC`, uuidArray(pools), limit).Scan(ctx, &found)
+		ORDER BY sd.pool_id, sd.id DESC`, postgres.UUIDArray(pools), limit).Scan(ctx, &found)
 	return found, err
 }
 
@@ -337,13 +338,13 @@ func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []PoolID) ([]*Worker
 		Column("id", "pool_id", "provider", "provider_instance_id", "slot", "status", "created_at", "registered_at", "jobs_completed",
 			"idle_since", "lost_at",
 			"quarantined_until", "price_per_hour_usd", "boot_failure").
-		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", uuidArray(pools)).Order("w.id").Scan(ctx)
+		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", postgres.UUIDArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err
 }
 
 // DrainIdleWorker drains a worker if it is still idle, and reports whether it was.
 func DrainIdleWorker(ctx context.Context, tx bun.Tx, id WorkerID, reason string) (bool, error) {
-	err := mustChange(tx.NewRaw(
+	err := postgres.MustChange(tx.NewRaw(
 		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND status = 'IDLE'", reason, id).Exec(ctx))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -32,7 +33,7 @@ func (b *PoolBoots) NotBooting() bool { return b.BootFailures >= NotBootingAfter
 
 // SetPoolBoots writes what became of the machines of a pool that the caller has locked.
 func SetPoolBoots(ctx context.Context, tx bun.Tx, p *Pool) error {
-	return mustChange(tx.NewUpdate().Model(p).WherePK().
+	return postgres.MustChange(tx.NewUpdate().Model(p).WherePK().
 		Column("boot_failures", "boot_failure", "boot_failed_at", "boot_exits", "boot_pauses", "boot_paused_at", "boot_retry_at").Exec(ctx))
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -20,7 +21,7 @@ const (
 // WritePresence records that a process of the kind is alive. If none wrote for at least gap,
 // it records that gap, which ends now.
 func WritePresence(ctx context.Context, db bun.IDB, kind ProcessKind, gap time.Duration) error {
-	return mustChange(db.NewRaw(`
+	return postgres.MustChange(db.NewRaw(`
 		UPDATE presence SET
 			gap_began_at = CASE WHEN away THEN seen_at ELSE gap_began_at END,
 			gap_ended_at = CASE WHEN away THEN clock_timestamp() ELSE gap_ended_at END,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -139,13 +140,13 @@ func ListPrices(ctx context.Context, db bun.IDB, pools []PoolID, back time.Durat
 			SELECT since, usd FROM pool_prices
 			WHERE pool_id = p.id AND since >= coalesce((SELECT max(since) FROM pool_prices WHERE pool_id = p.id AND since <= s.since), s.since)
 			ORDER BY since DESC LIMIT ?2) n
-		ORDER BY p.id, n.since`, uuidArray(pools), back.Seconds(), limit).Scan(ctx, &found)
+		ORDER BY p.id, n.since`, postgres.UUIDArray(pools), back.Seconds(), limit).Scan(ctx, &found)
 	return found, err
 }
 
 // DeleteOldPrices removes up to limit prices that no longer held so long ago, and returns how many.
 func DeleteOldPrices(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM pool_prices WHERE (pool_id, since) IN (
 			SELECT pool_id, since FROM pool_prices p
 			WHERE since < (SELECT clock_timestamp()) - make_interval(secs => ?0)

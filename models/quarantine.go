@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -162,7 +163,7 @@ func ListFaultyHosts(ctx context.Context, db bun.IDB, fatal []int) (found []Faul
 // those that were quarantined without an operator, the one that has been for longest. It returns
 // how many it kept.
 func ExtendOldestQuarantines(ctx context.Context, tx bun.Tx, longer time.Duration) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		WITH held AS (
 			SELECT DISTINCT ON (w.pool_id) q.provider, q.provider_instance_id FROM quarantines q
 			JOIN workers w ON w.provider = q.provider AND w.provider_instance_id = q.provider_instance_id AND w.ended_at IS NULL
@@ -189,14 +190,14 @@ func ListReplaceable(ctx context.Context, db bun.IDB, providers []string) (found
 				JOIN workers o ON o.provider = h.provider AND o.provider_instance_id = h.provider_instance_id AND o.ended_at IS NULL
 				WHERE o.pool_id = p.id AND h.until > clock_timestamp() AND h.cause <> 'OPERATOR'
 				ORDER BY h.changed_at, h.provider_instance_id LIMIT 1))
-		ORDER BY w.id`, textArray(providers)).Scan(ctx, &found)
+		ORDER BY w.id`, postgres.TextArray(providers)).Scan(ctx, &found)
 	return found, err
 }
 
 // DeleteOldQuarantines forgets up to limit hosts that have not been in quarantine for so long, and
 // returns how many.
 func DeleteOldQuarantines(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM quarantines WHERE (provider, provider_instance_id) IN (
 			SELECT provider, provider_instance_id FROM quarantines
 			WHERE greatest(until, changed_at) < clock_timestamp() - make_interval(secs => ?0)

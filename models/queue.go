@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -85,14 +86,14 @@ func pick(
 	if len(queues) == 0 { // every lane is paused
 		return nil, nil
 	}
-	asked, err := placedArg(queues)
+	asked, err := postgres.PlacedArg(queues)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := run(ctx, db, statement.of(accounts), pgx.NamedArgs{
-		"queues": asked, "accounts": column(accounts, uuidOf), "passed": column(passed, uuidOf), "most": limit,
+	rows, err := postgres.Run(ctx, db, statement.of(accounts), pgx.NamedArgs{
+		"queues": asked, "accounts": postgres.Column(accounts, postgres.UUID), "passed": postgres.Column(passed, postgres.UUID), "most": limit,
 	})
-	err = scan(rows, err, func(rows *sql.Rows) error {
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var j QueuedJob
 		err := rows.Scan(&j.ID, &j.AccountID, &j.Lane, &j.Promoted, &j.Model, &j.GPURank, &j.Region, &j.Needs, &j.PreferredRegion, &j.QueueOrder,
 			&j.VirtualTime)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -41,16 +42,16 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 		FROM unnest(?::text[], ?::text[], ?::timestamptz[], ?::timestamptz[], ?::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,
-		textArray(column(waits, func(w Wait) Tier { return w.Lane })), textArray(column(waits, func(w Wait) string { return w.Model })),
-		pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Since })),
-		pgdialect.Array(column(waits, func(w Wait) time.Time { return w.Until })),
-		textArray(column(waits, func(w Wait) Tier { return w.To }))).Scan(ctx, &found)
+		postgres.TextArray(postgres.Column(waits, func(w Wait) Tier { return w.Lane })), postgres.TextArray(postgres.Column(waits, func(w Wait) string { return w.Model })),
+		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Since })),
+		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Until })),
+		postgres.TextArray(postgres.Column(waits, func(w Wait) Tier { return w.To }))).Scan(ctx, &found)
 	return found, err
 }
 
 // DeleteOldClosures deletes closures that ended longer than age ago, up to limit.
 func DeleteOldClosures(ctx context.Context, db bun.IDB, age time.Duration, limit int) (int, error) {
-	return affected(db.NewRaw(`
+	return postgres.Affected(db.NewRaw(`
 		DELETE FROM queue_closures WHERE id IN (
 			SELECT id FROM queue_closures WHERE ended_at < clock_timestamp() - make_interval(secs => ?) LIMIT ?)`, age.Seconds(), limit).Exec(ctx))
 }

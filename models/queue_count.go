@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -107,7 +108,7 @@ func CountQueues(ctx context.Context, db bun.IDB) ([]QueueCount, error) {
 			`+fmt.Sprintf(pauseSQL, "found.lane", "found.model")+` AS pause
 		FROM (SELECT * FROM queues FULL JOIN (SELECT lane, model FROM pauses) paused USING (lane, model)) found
 		WHERE model <> '' OR NOT EXISTS (SELECT FROM queues q WHERE q.lane = found.lane)
-		ORDER BY array_position(?::text[], lane), model`, textArray(Tiers)).Scan(ctx, &counts)
+		ORDER BY array_position(?::text[], lane), model`, postgres.TextArray(Tiers)).Scan(ctx, &counts)
 	return counts, err
 }
 
@@ -151,7 +152,7 @@ func QueueDemands(ctx context.Context, db bun.IDB, models []string) ([]QueueDema
 			GROUP BY model, resolution, duration_seconds, region, needs) kind
 		WHERE d.model = ANY (?::text[])
 		GROUP BY d.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
-		ORDER BY array_position(?::text[], d.lane)`, textArray(models), textArray(Tiers)).Scan(ctx, &demands)
+		ORDER BY array_position(?::text[], d.lane)`, postgres.TextArray(models), postgres.TextArray(Tiers)).Scan(ctx, &demands)
 	return demands, err
 }
 
@@ -174,7 +175,7 @@ func AccountDemands(ctx context.Context, db bun.IDB, models []string, accounts [
 			GROUP BY model, resolution, duration_seconds, region, needs) kind
 		WHERE l.account_id = ANY (?::uuid[]) AND l.queued > 0
 		GROUP BY l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
-		ORDER BY l.account_id, array_position(?::text[], l.lane)`, textArray(models), uuidArray(accounts), textArray(Tiers)).Scan(ctx, &demands)
+		ORDER BY l.account_id, array_position(?::text[], l.lane)`, postgres.TextArray(models), postgres.UUIDArray(accounts), postgres.TextArray(Tiers)).Scan(ctx, &demands)
 	return demands, err
 }
 
@@ -196,7 +197,7 @@ func CountUserQueues(ctx context.Context, db bun.IDB, of []UserQueue, most []int
 				WHERE j.account_id = q.account_id AND j.user_id = q.user_id AND j.status IN ('SCHEDULED', 'BLOCKED', 'QUEUED')
 				LIMIT q.most) first) found
 		ORDER BY q.place`,
-		uuidArray(column(of, func(u UserQueue) AccountID { return u.AccountID })),
-		textArray(column(of, func(u UserQueue) string { return u.UserID })), pgdialect.Array(most)).Scan(ctx, &counts)
+		postgres.UUIDArray(postgres.Column(of, func(u UserQueue) AccountID { return u.AccountID })),
+		postgres.TextArray(postgres.Column(of, func(u UserQueue) string { return u.UserID })), pgdialect.Array(most)).Scan(ctx, &counts)
 	return counts, err
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -42,6 +43,6 @@ func ListQueueWork(ctx context.Context, db bun.IDB, accounts []AccountID) ([]Que
 				ORDER BY j.queued_at LIMIT `+sampledQueue+`) first
 			GROUP BY `+group+`) kind
 		GROUP BY d.lane, `+group+`
-		ORDER BY array_position(?1::text[], d.lane), model`, uuidArray(accounts), textArray(Tiers)).Scan(ctx, &work)
+		ORDER BY array_position(?1::text[], d.lane), model`, postgres.UUIDArray(accounts), postgres.TextArray(Tiers)).Scan(ctx, &work)
 	return work, err
 }

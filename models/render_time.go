@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -140,5 +141,5 @@ func LockLearning(ctx context.Context, tx bun.Tx) (*Learning, error) {
 
 // SetLearned records the time up to which the averages include all jobs.
 func SetLearned(ctx context.Context, tx bun.Tx, until time.Time) error {
-	return mustChange(tx.NewRaw("UPDATE learning SET until = ?", until).Exec(ctx))
+	return postgres.MustChange(tx.NewRaw("UPDATE learning SET until = ?", until).Exec(ctx))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -160,7 +161,7 @@ func DropEventPartition(ctx context.Context, tx bun.Tx, name string) error {
 // DeleteStrayEvents deletes events from the default partition: those of up to limit jobs that
 // ended longer ago than age, or no longer exist. It returns the number of deleted events.
 func DeleteStrayEvents(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM job_events_default WHERE job_id IN (
 			SELECT e.job_id FROM (
 				SELECT DISTINCT job_id FROM job_events_default
@@ -185,7 +186,7 @@ func DeleteOldHints(ctx context.Context, tx bun.Tx, age time.Duration, limit int
 // DeleteOldDecisions deletes up to limit decisions of each pool that are older than age and
 // not among its newest. It returns the number of deleted rows.
 func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newest, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM scaling_decisions WHERE id IN (
 			SELECT old.id FROM pools p
 			CROSS JOIN LATERAL (SELECT id FROM scaling_decisions WHERE pool_id = p.id ORDER BY id DESC OFFSET ? LIMIT 1) first
@@ -198,7 +199,7 @@ func DeleteOldDecisions(ctx context.Context, tx bun.Tx, age time.Duration, newes
 // limit that were lost longer ago, if no attempt refers to them. It returns the number of
 // deleted rows.
 func DeleteWorkersOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		WITH ended AS (
 			SELECT id FROM workers w WHERE ended_at < (SELECT clock_timestamp()) - make_interval(secs => ?0)
 				AND NOT EXISTS (SELECT FROM job_attempts WHERE worker_id = w.id)

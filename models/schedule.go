@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -194,12 +195,12 @@ func SaveSchedule(ctx context.Context, tx bun.Tx, s *Schedule) error {
 
 // SaveRequest writes the request of a schedule whose row is locked.
 func SaveRequest(ctx context.Context, tx bun.Tx, s *Schedule) error {
-	return mustChange(tx.NewUpdate().Model(s).Column(withoutRequest...).WherePK().Exec(ctx))
+	return postgres.MustChange(tx.NewUpdate().Model(s).Column(withoutRequest...).WherePK().Exec(ctx))
 }
 
 // DeleteSchedule deletes a schedule with its slots. What it submitted stays.
 func DeleteSchedule(ctx context.Context, tx bun.Tx, id ScheduleID) error {
-	return mustChange(tx.NewDelete().Model((*Schedule)(nil)).Where("id = ?", id).Exec(ctx))
+	return postgres.MustChange(tx.NewDelete().Model((*Schedule)(nil)).Where("id = ?", id).Exec(ctx))
 }
 
 // ReadRequest reads the request into a schedule that was read without it. It returns sql.ErrNoRows
@@ -275,12 +276,12 @@ func CountSchedules(ctx context.Context, db bun.IDB, account AccountID) (int, er
 // accounts and those that another process decides on, the longest due first, without their requests.
 // It returns none while schedules are halted.
 func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int, except []AccountID) (due []*Schedule, now time.Time, err error) {
-	if now, err = Now(ctx, tx); err != nil {
+	if now, err = postgres.Now(ctx, tx); err != nil {
 		return nil, now, err
 	}
 	q := tx.NewSelect().Model(&due).ExcludeColumn(withoutRequest...).Where("sc.next_fire_at <= ? AND "+schedulesRunSQL, now)
 	if len(except) > 0 {
-		q.Where("sc.account_id <> ALL (?::uuid[])", uuidArray(except))
+		q.Where("sc.account_id <> ALL (?::uuid[])", postgres.UUIDArray(except))
 	}
 	err = q.Order("sc.next_fire_at").Limit(int64(limit)).For("UPDATE SKIP LOCKED").Scan(ctx)
 	return due, now, err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -73,9 +74,9 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, shares []SlotShare, again tim
 			WHERE `+schedulesRunSQL+`)
 		UPDATE schedule_slots s SET due_at = clock_timestamp() + make_interval(secs => ?), tries = tries + 1
 		WHERE s.ctid = ANY(ARRAY(SELECT at FROM due)) RETURNING s.*`,
-		textArray(column(shares, func(f SlotShare) Tier { return f.Tier })),
-		uuidArray(column(shares, func(f SlotShare) AccountID { return f.AccountID })),
-		pgdialect.Array(column(shares, func(f SlotShare) int { return f.Most })), again.Seconds()).Scan(ctx, &taken)
+		postgres.TextArray(postgres.Column(shares, func(f SlotShare) Tier { return f.Tier })),
+		postgres.UUIDArray(postgres.Column(shares, func(f SlotShare) AccountID { return f.AccountID })),
+		pgdialect.Array(postgres.Column(shares, func(f SlotShare) int { return f.Most })), again.Seconds()).Scan(ctx, &taken)
 	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
 		return cmp.Or(cmp.Compare(slices.Index(Tiers, a.Tier), slices.Index(Tiers, b.Tier)), a.At.Compare(b.At))
 	})
@@ -97,7 +98,7 @@ func ReadSlotUse(ctx context.Context, db bun.IDB, accounts []AccountID) (use map
 	err = db.NewRaw(`
 		SELECT a.id, a.submits_per_minute, (SELECT count(*) FROM schedule_slots s WHERE s.tier = ANY (?::text[]) AND s.account_id = a.id
 			AND s.due_at IS NOT NULL AND (s.tries > 0 OR s.due_at <= clock_timestamp() OR s.cause = 'BACKFILL')) AS waiting
-		FROM accounts a WHERE a.id = ANY (?::uuid[])`, textArray(Tiers), uuidArray(accounts)).Scan(ctx, &rows)
+		FROM accounts a WHERE a.id = ANY (?::uuid[])`, postgres.TextArray(Tiers), postgres.UUIDArray(accounts)).Scan(ctx, &rows)
 	use = map[AccountID]*SlotUse{}
 	for _, row := range rows {
 		use[row.AccountID] = row
@@ -125,7 +126,7 @@ func SumSlotsOf(ctx context.Context, db bun.IDB, accounts []AccountID) (map[Acco
 	err := db.NewRaw(`
 		SELECT a.id AS account_id, s.slots FROM unnest(?::uuid[]) AS a (id)
 		CROSS JOIN LATERAL (SELECT sum(slots_an_hour) AS slots FROM schedules WHERE account_id = a.id AND next_fire_at IS NOT NULL) AS s
-		WHERE s.slots IS NOT NULL`, uuidArray(accounts)).Scan(ctx, &rows)
+		WHERE s.slots IS NOT NULL`, postgres.UUIDArray(accounts)).Scan(ctx, &rows)
 	sums := map[AccountID]int{}
 	for _, row := range rows {
 		sums[row.AccountID] = row.Slots

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -33,7 +34,7 @@ func InsertSession(ctx context.Context, db bun.IDB, s *Session, ttl time.Duratio
 				SELECT id FROM sessions WHERE expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED))
 		INSERT INTO sessions (id, key_id, member_id, hash, address, browser, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, clock_timestamp() + make_interval(secs => ?))`,
-		s.ID, s.KeyID, s.MemberID, s.Hash, nullable(s.Address), nullable(s.Browser), ttl.Seconds()).Exec(ctx)
+		s.ID, s.KeyID, s.MemberID, s.Hash, postgres.Nullable(s.Address), postgres.Nullable(s.Browser), ttl.Seconds()).Exec(ctx)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -36,7 +37,7 @@ func ReadAccount(ctx context.Context, tx bun.Tx, id AccountID) (a *Account, now 
 	a = new(Account)
 	err = tx.NewSelect().Model(a).Column("id", "tier", "max_queued", "queued").Where("id = ?", id).Scan(ctx)
 	if err == nil {
-		now, err = Now(ctx, tx)
+		now, err = postgres.Now(ctx, tx)
 	}
 	return a, now, err
 }
@@ -45,10 +46,10 @@ func ReadAccount(ctx context.Context, tx bun.Tx, id AccountID) (a *Account, now 
 // lines. It returns the account's virtual time in these lines. It returns ErrLostRace if the account
 // has not the room any more, or another tier: the caller has read it without locking it.
 func CountNewJobs(ctx context.Context, tx bun.Tx, a *Account, n int, queued map[Tier]int) (map[Tier]float64, error) {
-	err := mustChange(tx.NewRaw(`UPDATE accounts SET queued = queued + ?0, version = version + 1
+	err := postgres.MustChange(tx.NewRaw(`UPDATE accounts SET queued = queued + ?0, version = version + 1
 		WHERE id = ?1 AND tier = ?2 AND (?0 = 0 OR queued + ?0 <= max_queued)`, n, a.ID, a.Tier).Exec(ctx))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, ErrLostRace
+		return nil, postgres.ErrLostRace
 	}
 	at := map[Tier]float64{}
 	for lane, jobs := range queued {
@@ -66,7 +67,7 @@ func LockAccounts(ctx context.Context, tx bun.Tx, ids []AccountID) (locked []*Ac
 	err = tx.NewSelect().Model(&locked).Column("id", "tier", "max_queued", "queued").
 		Where("id IN (?)", bun.List(ids)).Order("id").For("NO KEY UPDATE").Scan(ctx)
 	if err == nil {
-		now, err = Now(ctx, tx)
+		now, err = postgres.Now(ctx, tx)
 	}
 	return locked, now, err
 }
@@ -123,20 +124,20 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	for i, j := range all { // another try of it may have been undone
 		j.Place, j.Written, j.CreatedAt = i, false, time.Time{}
 	}
-	jobs, jobsErr := rowsArg(all)
-	accounts, accountsErr := rowsArg(n.Accounts)
-	ready, readyErr := rowsArg(n.Ready)
+	jobs, jobsErr := postgres.RowsArg(all)
+	accounts, accountsErr := postgres.RowsArg(n.Accounts)
+	ready, readyErr := postgres.RowsArg(n.Ready)
 	if err := errors.Join(jobsErr, accountsErr, readyErr); err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
-	rows, err := run(ctx, db, insertJobsSQL, pgx.NamedArgs{
-		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "now": nullTime(n.Now),
+	rows, err := postgres.Run(ctx, db, insertJobsSQL, pgx.NamedArgs{
+		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "now": postgres.NullTime(n.Now),
 	})
 	byID := make(map[JobID]*NewJob, len(all))
 	for _, j := range all {
 		byID[j.ID] = j
 	}
-	return scan(rows, err, func(rows *sql.Rows) error {
+	return postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var id JobID
 		var order int64
 		var virtualTime float64

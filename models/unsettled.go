@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -12,22 +13,22 @@ import (
 // LeaveUnsettled records the dependencies of BLOCKED jobs on ended jobs, except those of the jobs
 // in settled, and returns how many there are. The ended jobs are locked.
 func LeaveUnsettled(ctx context.Context, tx bun.Tx, ended, settled []JobID) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		INSERT INTO unsettled (depends_on, job_id)
 		SELECT d.depends_on, d.job_id FROM job_dependencies d
 		WHERE d.depends_on = ANY (?::uuid[]) AND d.job_id <> ALL (?::uuid[])
 			AND (SELECT j.status FROM jobs j WHERE j.id = d.job_id) = 'BLOCKED'
-		ON CONFLICT DO NOTHING`, uuidArray(ended), uuidArray(settled)).Exec(ctx))
+		ON CONFLICT DO NOTHING`, postgres.UUIDArray(ended), postgres.UUIDArray(settled)).Exec(ctx))
 }
 
 // LeaveUnsettledOf records the dependencies of new runs on jobs that ended while the runs were
 // written.
 func LeaveUnsettledOf(ctx context.Context, tx bun.Tx, runs, ended []JobID) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		INSERT INTO unsettled (depends_on, job_id)
 		SELECT d.depends_on, d.job_id FROM job_dependencies d
 		WHERE d.depends_on = ANY (?::uuid[]) AND d.job_id = ANY (?::uuid[])
-		ON CONFLICT DO NOTHING`, uuidArray(ended), uuidArray(runs)).Exec(ctx))
+		ON CONFLICT DO NOTHING`, postgres.UUIDArray(ended), postgres.UUIDArray(runs)).Exec(ctx))
 }
 
 // TakeUnsettled deletes up to limit records of dependencies on these jobs, or on any if on is nil,
@@ -44,7 +45,7 @@ func TakeUnsettled(ctx context.Context, tx bun.Tx, on []JobID, limit int) (taken
 		taken AS (DELETE FROM unsettled u USING next n WHERE u.depends_on = n.depends_on AND u.job_id = n.job_id)
 		SELECT n.depends_on, n.job_id, coalesce(d.on_failure, '') AS on_failure, coalesce(d.parent_retries, 0) AS parent_retries, d.job_id IS NOT NULL AS there
 		FROM next n LEFT JOIN job_dependencies d ON d.job_id = n.job_id AND d.depends_on = n.depends_on
-		ORDER BY n.depends_on, n.job_id`, on == nil, uuidArray(on), limit).Scan(ctx, &rows)
+		ORDER BY n.depends_on, n.job_id`, on == nil, postgres.UUIDArray(on), limit).Scan(ctx, &rows)
 	for _, row := range rows {
 		if row.Exists {
 			edges = append(edges, row.JobDependency)
@@ -58,6 +59,6 @@ func TakeUnsettled(ctx context.Context, tx bun.Tx, on []JobID, limit int) (taken
 func ForgetUnsettled(ctx context.Context, tx bun.Tx, jobs []JobID) (waits []JobDependency, err error) {
 	err = tx.NewRaw(`
 		WITH gone AS (DELETE FROM unsettled WHERE depends_on = ANY (?0::uuid[]) OR job_id = ANY (?0::uuid[]) RETURNING depends_on, job_id)
-		SELECT depends_on, job_id FROM gone WHERE depends_on = ANY (?0::uuid[])`, uuidArray(jobs)).Scan(ctx, &waits)
+		SELECT depends_on, job_id FROM gone WHERE depends_on = ANY (?0::uuid[])`, postgres.UUIDArray(jobs)).Scan(ctx, &waits)
 	return waits, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -86,7 +87,7 @@ func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, wit
 				ORDER BY retries >= c.retry, created_at DESC, job_id DESC LIMIT 1) f) found
 		WHERE v.job_id = found.job_id
 		RETURNING v.job_id, v.digest`,
-		digestArray(claims), pgdialect.Array(column(claims, func(c VideoClaim) int { return c.Retry })), within.Seconds()).Scan(ctx, &claimed)
+		digestArray(claims), pgdialect.Array(postgres.Column(claims, func(c VideoClaim) int { return c.Retry })), within.Seconds()).Scan(ctx, &claimed)
 	return claimed, err
 }
 
@@ -108,13 +109,13 @@ func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, w
 				ORDER BY created_at, job_id LIMIT 1) f) found
 		WHERE v.job_id = found.job_id
 		RETURNING v.job_id, v.digest`,
-		digestArray(claims), floatArray(column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx,
+		digestArray(claims), postgres.FloatArray(postgres.Column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx,
 		&claimed)
 	return claimed, err
 }
 
 func digestArray(claims []VideoClaim) any {
-	return textArray(column(claims, func(c VideoClaim) string { return hex.EncodeToString(c.Digest) }))
+	return postgres.TextArray(postgres.Column(claims, func(c VideoClaim) string { return hex.EncodeToString(c.Digest) }))
 }
 
 // videoJobs restricts a query to the jobs of an account that the Videos API shows.

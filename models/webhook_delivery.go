@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -89,13 +90,13 @@ func InsertWebhookEvents(ctx context.Context, tx bun.Tx, events []*WebhookEvent)
 	// The copy omits the digest, from which the prompt could be guessed.
 	_, err := tx.NewRaw(`
 		UPDATE webhook_events wv SET job = to_jsonb(j) - 'request_digest' FROM jobs j
-		WHERE wv.id = ANY (?::uuid[]) AND j.id = wv.job_id`, uuidArray(ids)).Exec(ctx)
+		WHERE wv.id = ANY (?::uuid[]) AND j.id = wv.job_id`, postgres.UUIDArray(ids)).Exec(ctx)
 	if err != nil || events[0].WorkflowID == "" {
 		return err
 	}
 	_, err = tx.NewRaw(`
 		UPDATE webhook_events wv SET job = to_jsonb(w) - 'request_digest' FROM workflows w
-		WHERE wv.id = ANY (?::uuid[]) AND w.id = wv.workflow_id`, uuidArray(ids)).Exec(ctx)
+		WHERE wv.id = ANY (?::uuid[]) AND w.id = wv.workflow_id`, postgres.UUIDArray(ids)).Exec(ctx)
 	return err
 }
 
@@ -223,14 +224,14 @@ func UpdateWebhookDelivery(ctx context.Context, tx bun.Tx, d *WebhookDelivery, w
 			next_attempt_at = CASE WHEN ?1 = 'PENDING' THEN coalesce(?4, clock_timestamp() + make_interval(secs => ?5)) END,
 			first_try_at = ?6, last_status_code = ?7, last_error = ?8, delivered_at = ?9
 		WHERE id = ?0 RETURNING *`,
-		d.ID, d.State, d.Once, d.Tries, nullTime(d.ClaimedUntil), wait.Seconds(), nullTime(d.FirstTryAt),
-		d.LastStatusCode, nullable(d.LastError), nullTime(d.DeliveredAt)).Scan(ctx, d)
+		d.ID, d.State, d.Once, d.Tries, postgres.NullTime(d.ClaimedUntil), wait.Seconds(), postgres.NullTime(d.FirstTryAt),
+		d.LastStatusCode, postgres.Nullable(d.LastError), postgres.NullTime(d.DeliveredAt)).Scan(ctx, d)
 }
 
 // GiveUpDeliveries ends up to limit pending deliveries of an endpoint that nobody has claimed,
 // and returns their number. A delivery that succeeded before stays delivered.
 func GiveUpDeliveries(ctx context.Context, tx bun.Tx, endpoint WebhookEndpointID, why string, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		WITH stopped AS (
 			SELECT id FROM webhook_deliveries
 			WHERE endpoint_id = ? AND state = 'PENDING' AND (claimed_until IS NULL OR claimed_until <= (SELECT clock_timestamp()))
@@ -285,7 +286,7 @@ func ListWebhookTries(ctx context.Context, db bun.IDB, ids []WebhookDeliveryID) 
 // DeleteOldWebhooks deletes up to limit events that are older than age and have no pending
 // delivery, with their deliveries. It returns the number of deleted events.
 func DeleteOldWebhooks(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
-	return affected(tx.NewRaw(`
+	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM webhook_events WHERE id IN (
 			SELECT v.id FROM webhook_events v
 			WHERE v.created_at < (SELECT clock_timestamp()) - make_interval(secs => ?)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -125,7 +126,7 @@ func ListCallbackAccounts(ctx context.Context, db bun.IDB, accounts []AccountID)
 // RotateWebhookSecret gives a locked endpoint a new secret. The old one also signs for the
 // time of overlap.
 func RotateWebhookSecret(ctx context.Context, tx bun.Tx, id WebhookEndpointID, secret, key []byte, overlap time.Duration) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET old_secret = secret, old_secret_key = secret_key,
 			old_secret_until = clock_timestamp() + make_interval(secs => ?3), secret = ?1, secret_key = ?2
 		WHERE id = ?0 AND deleted_at IS NULL`, id, secret, key, overlap.Seconds()).Exec(ctx))
@@ -134,7 +135,7 @@ func RotateWebhookSecret(ctx context.Context, tx bun.Tx, id WebhookEndpointID, s
 // DeleteWebhookEndpoint marks an endpoint as deleted and clears its secrets. The row stays,
 // since deliveries refer to it. It returns sql.ErrNoRows if the endpoint is deleted already.
 func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET deleted_at = clock_timestamp(),
 			secret = NULL, secret_key = NULL, old_secret = NULL, old_secret_key = NULL, old_secret_until = NULL
 		WHERE id = ? AND deleted_at IS NULL`, id).Exec(ctx))
@@ -142,7 +143,7 @@ func DeleteWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID)
 
 // EnableWebhookEndpoint turns the deliveries to an endpoint on again.
 func EnableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET
 			told_since = CASE WHEN disabled_at IS NULL THEN told_since ELSE clock_timestamp() END,
 			disabled_at = NULL, disabled_reason = NULL, failing_since = NULL, failed_tries = 0
@@ -174,7 +175,7 @@ func BlameWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID) 
 // DisableWebhookEndpoint turns off the deliveries to an endpoint and records why. It returns
 // sql.ErrNoRows if they are already off.
 func DisableWebhookEndpoint(ctx context.Context, tx bun.Tx, id WebhookEndpointID, why string) error {
-	return mustChange(tx.NewRaw(`
+	return postgres.MustChange(tx.NewRaw(`
 		UPDATE webhook_endpoints SET disabled_at = clock_timestamp(), disabled_reason = ?
 		WHERE id = ? AND disabled_at IS NULL AND url IS NOT NULL`, why, id).Exec(ctx))
 }

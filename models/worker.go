@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -74,7 +75,7 @@ func (w *Worker) Name() string {
 // InsertWorker writes a new worker. If another worker that has not ended has its slot, it
 // writes nothing and returns sql.ErrNoRows.
 func InsertWorker(ctx context.Context, db bun.IDB, w *Worker) error {
-	return mustChange(db.NewInsert().Model(w).
+	return postgres.MustChange(db.NewInsert().Model(w).
 		On("CONFLICT (provider, provider_instance_id, slot) WHERE ended_at IS NULL DO NOTHING").Exec(ctx))
 }
 
@@ -119,7 +120,7 @@ func LockWorker(ctx context.Context, tx bun.Tx, id WorkerID) (*Worker, error) {
 // UpdateWorker writes all columns of a worker that can change, except those that its pool
 // or the quarantine of its host sets. It returns sql.ErrNoRows if the worker is not in state from.
 func UpdateWorker(ctx context.Context, tx bun.Tx, w *Worker, from WorkerStatus) error {
-	return mustChange(tx.NewUpdate().Model(w).
+	return postgres.MustChange(tx.NewUpdate().Model(w).
 		ExcludeColumn("id", "pool_id", "tiers", "accounts", "price_per_hour_usd", "provider", "provider_instance_id", "slot", "created_at",
 			"quarantined_until", "quarantine_cause", "quarantine_reason").
 		Where("w.id = ? AND w.status = ?", w.ID, from).
@@ -233,7 +234,7 @@ func ListExpectedModels(ctx context.Context, db bun.IDB, names []string) (expect
 			OR EXISTS (
 				SELECT FROM unnest(?1::text[]) lane (lane) CROSS JOIN unnest(?1::text[]) tier (tier)
 				CROSS JOIN LATERAL (SELECT FROM jobs j WHERE j.status = 'QUEUED' AND j.lane = lane.lane AND j.tier = tier.tier AND j.model = asked.name LIMIT 1) waiting)`,
-		textArray(names), textArray(Tiers)).Scan(ctx, &expected)
+		postgres.TextArray(names), postgres.TextArray(Tiers)).Scan(ctx, &expected)
 	return expected, err
 }
 
@@ -261,7 +262,7 @@ func ListWanted(ctx context.Context, db bun.IDB, ids []WorkerID, yieldWithin tim
 		FROM workers w
 		LEFT JOIN job_attempts a ON a.worker_id = w.id AND a.ended_at IS NULL
 		LEFT JOIN jobs j ON j.id = a.job_id
-		WHERE w.id = ANY (?::uuid[])`, yieldWithin.Seconds(), uuidArray(ids)).Scan(ctx, &all)
+		WHERE w.id = ANY (?::uuid[])`, yieldWithin.Seconds(), postgres.UUIDArray(ids)).Scan(ctx, &all)
 	return all, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -31,7 +32,7 @@ const gapSQL = "array_fill(NULL::smallint, ARRAY[least(?1, greatest(0, round(ext
 // that begins at a time. It does nothing for workers that have values of that minute, and those that
 // sent none within a minute. Its cost is a small row for each worker that renders.
 func PutGPUMinute(ctx context.Context, db bun.IDB, at time.Time) (int, error) {
-	return affected(db.NewRaw(`
+	return postgres.Affected(db.NewRaw(`
 		INSERT INTO worker_gpu_history AS h (worker_id, at, utilization, memory, temperature)
 		SELECT s.worker_id, ?0, ARRAY[g.utilization], ARRAY[g.memory], ARRAY[g.temperature]
 		FROM worker_gpus s
@@ -63,7 +64,7 @@ func ListGPUHistory(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*GPU
 		SELECT worker_id, at, to_jsonb(utilization) AS utilization, to_jsonb(memory) AS memory, to_jsonb(temperature) AS temperature,
 			floor(extract(epoch FROM clock_timestamp() - at) / 60)::integer AS age
 		FROM worker_gpu_history
-		WHERE worker_id = ANY (?::uuid[]) AND at > clock_timestamp() - make_interval(mins => ?)`, uuidArray(workers), GPUMinutes).Scan(ctx, &rows)
+		WHERE worker_id = ANY (?::uuid[]) AND at > clock_timestamp() - make_interval(mins => ?)`, postgres.UUIDArray(workers), GPUMinutes).Scan(ctx, &rows)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package models
 import (
 	"context"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -101,7 +102,7 @@ func ListStandby(ctx context.Context, db bun.IDB, running []AccountID, accounts,
 			WHERE j.status = 'QUEUED' AND j.lane = line.lane AND j.account_id = line.account_id AND `+promotedSQL+` = line.promoted
 			ORDER BY j.queue_order LIMIT ?2) head
 		ORDER BY line.account_id, line.lane, line.promoted, head.queue_order`,
-		uuidArray(running), accounts, sample).Scan(ctx, &found)
+		postgres.UUIDArray(running), accounts, sample).Scan(ctx, &found)
 	return found, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -171,7 +172,7 @@ func ListDoneNodes(ctx context.Context, db bun.IDB, id WorkflowID) (nodes []*Don
 
 // SaveWorkflowNode writes what operators change of a node.
 func SaveWorkflowNode(ctx context.Context, tx bun.Tx, n *WorkflowNode) error {
-	return mustChange(tx.NewUpdate().Model(n).Column("tolerated", "skipped_at", "skipped_by", "overridden").WherePK().Exec(ctx))
+	return postgres.MustChange(tx.NewUpdate().Model(n).Column("tolerated", "skipped_at", "skipped_by", "overridden").WherePK().Exec(ctx))
 }
 
 // LockFailedNodes locks and returns the jobs of a workflow that it submitted itself, in the order of
@@ -198,7 +199,7 @@ func ListUncancelled(ctx context.Context, db bun.IDB, id WorkflowID) (jobs []Job
 // the order of their ids.
 func LockUncancelled(ctx context.Context, tx bun.Tx, ids []JobID) (jobs []*Job, err error) {
 	return jobs, tx.NewRaw(`SELECT j.* FROM jobs j WHERE j.id = ANY (?::uuid[]) AND j.completed_at IS NULL AND j.cancel_requested_at IS NULL
-		ORDER BY j.id FOR NO KEY UPDATE OF j`, uuidArray(ids)).Scan(ctx, &jobs)
+		ORDER BY j.id FOR NO KEY UPDATE OF j`, postgres.UUIDArray(ids)).Scan(ctx, &jobs)
 }
 
 // ListCancelling returns up to limit workflows whose cancellation has not reached all of their jobs.
@@ -211,7 +212,7 @@ func ListCancelling(ctx context.Context, db bun.IDB, limit int) (found []*Workfl
 
 // SaveWorkflowCancel writes that the cancellation of a locked workflow was requested.
 func SaveWorkflowCancel(ctx context.Context, tx bun.Tx, w *Workflow) error {
-	return mustChange(tx.NewUpdate().Model(w).Column("cancel_by", "cancel_reason", "cancel_requested_at").WherePK().Exec(ctx))
+	return postgres.MustChange(tx.NewUpdate().Model(w).Column("cancel_by", "cancel_reason", "cancel_requested_at").WherePK().Exec(ctx))
 }
 
 // NodeChange is what the change of a job's status means for its workflow: Open is -1 if its run
@@ -253,7 +254,7 @@ func CountNodes(ctx context.Context, tx bun.Tx, changes []NodeChange) (counted [
 			cancel_reason = CASE WHEN w.open > 0 OR n.open = 0 THEN w.cancel_reason END,
 			cancel_requested_at = CASE WHEN w.open > 0 OR n.open = 0 THEN w.cancel_requested_at END
 		FROM n WHERE w.id = n.id AND w.id IN (SELECT id FROM locked)
-		RETURNING w.*`, uuidArray(ids), pgdialect.Array(open), pgdialect.Array(failed)).Scan(ctx, &counted)
+		RETURNING w.*`, postgres.UUIDArray(ids), pgdialect.Array(open), pgdialect.Array(failed)).Scan(ctx, &counted)
 	return counted, err
 }
 
@@ -287,7 +288,7 @@ func UsesResult(ctx context.Context, db bun.IDB, id WorkflowID, source JobID) (k
 // DeleteOldWorkflows deletes up to limit workflows that ended a while ago, with their nodes, and
 // returns how many. Their jobs stay.
 func DeleteOldWorkflows(ctx context.Context, db bun.IDB, keep time.Duration, limit int) (int, error) {
-	return affected(db.NewRaw(`DELETE FROM workflows WHERE id IN (
+	return postgres.Affected(db.NewRaw(`DELETE FROM workflows WHERE id IN (
 		SELECT id FROM workflows WHERE completed_at < clock_timestamp() - make_interval(secs => ?) ORDER BY completed_at LIMIT ?)`,
 		keep.Seconds(), limit).Exec(ctx))
 }

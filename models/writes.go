@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -52,36 +53,36 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
 	var workers, attempts, jobs, artifacts, lanes int
-	var accounts rowScan[[]countedAccount]
-	var left rowScan[[]leftLine]
-	rows, err := run(ctx, tx, writeSQL, args)
-	err = scan(rows, err, func(rows *sql.Rows) error {
+	var accounts postgres.RowScan[[]countedAccount]
+	var left postgres.RowScan[[]leftLine]
+	rows, err := postgres.Run(ctx, tx, writeSQL, args)
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		return rows.Scan(&workers, &attempts, &jobs, &artifacts, &accounts, &left, &lanes)
 	})
 	switch {
-	case violates(err, "job_attempts_one_per_request"):
+	case postgres.Violates(err, "job_attempts_one_per_request"):
 		return ErrAnswered
 	case err != nil:
 		return err
 	case workers != len(w.Workers) || attempts != len(w.Attempts) || jobs != len(w.Jobs) || artifacts != len(w.Artifacts):
 		return sql.ErrNoRows
-	case len(*accounts.row) != len(w.Count.Accounts):
+	case len(*accounts.Row) != len(w.Count.Accounts):
 		return ErrNoRoom
-	case len(*left.row) != len(w.Count.Left):
+	case len(*left.Row) != len(w.Count.Left):
 		return sql.ErrNoRows
 	case w.Starts.Counted() && lanes != 1:
 		return ErrTurn
 	}
-	w.Count.note(*accounts.row, *left.row)
+	w.Count.note(*accounts.Row, *left.Row)
 	return nil
 }
 
 // args returns the arguments of the statement.
 func (w *Writes) args() (pgx.NamedArgs, error) {
 	args := pgx.NamedArgs{
-		"worker_ids":  column(w.Workers, func(c Changed[Worker]) *[16]byte { return uuidOf(c.Is.ID) }),
-		"attempt_ids": column(w.Attempts, func(a *Attempt) *[16]byte { return uuidOf(a.ID) }),
-		"job_ids":     column(w.Jobs, func(c Changed[Job]) *[16]byte { return uuidOf(c.Is.ID) }),
+		"worker_ids":  postgres.Column(w.Workers, func(c Changed[Worker]) *[16]byte { return postgres.UUID(c.Is.ID) }),
+		"attempt_ids": postgres.Column(w.Attempts, func(a *Attempt) *[16]byte { return postgres.UUID(a.ID) }),
+		"job_ids":     postgres.Column(w.Jobs, func(c Changed[Job]) *[16]byte { return postgres.UUID(c.Is.ID) }),
 		"lane":        nil, "promoted": w.Starts.Promoted, "starts": w.Starts.Jobs, "since_least": 0, "since_most": PromotedEvery - 1,
 	}
 	if w.Starts.Counted() {
@@ -92,12 +93,12 @@ func (w *Writes) args() (pgx.NamedArgs, error) {
 	}
 	var errs []error
 	for name, rows := range map[string]any{
-		"workers":  column(w.Workers, func(c Changed[Worker]) was[Worker] { return was[Worker]{string(c.Was.Status), c.Is} }),
-		"jobs":     column(w.Jobs, func(c Changed[Job]) was[Job] { return was[Job]{string(c.Was.Status), c.Is.unsaid()} }),
+		"workers":  postgres.Column(w.Workers, func(c Changed[Worker]) was[Worker] { return was[Worker]{string(c.Was.Status), c.Is} }),
+		"jobs":     postgres.Column(w.Jobs, func(c Changed[Job]) was[Job] { return was[Job]{string(c.Was.Status), c.Is.unsaid()} }),
 		"attempts": w.Attempts, "begun": w.Begun, "issued": w.Issued, "artifacts": w.Artifacts, "events": w.Events,
 		"accounts": w.Count.Accounts, "left": w.Count.Left,
 	} {
-		text, err := rowsArg(rows)
+		text, err := postgres.RowsArg(rows)
 		args[name], errs = text, append(errs, err)
 	}
 	return args, errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -132,7 +133,7 @@ func TestWritesAtOnce(t *testing.T) {
 	t.Run("UseFewPlansForManySetsOfColumns", func(t *testing.T) {
 		t.Parallel()
 
-		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
+		db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		fillWith(t, db, 1, 1, 1, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 )
@@ -47,7 +48,7 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []Tier, targets []time.
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = t.lane AND p.model IN ('', first.model))
 		ORDER BY t.place, half.promoted, line.virtual_time LIMIT ?4`,
-		textArray(lanes), floatArray(column(targets, time.Duration.Seconds)), lateAccounts, lateSample, maxLate).Scan(ctx, &found)
+		postgres.TextArray(lanes), postgres.FloatArray(postgres.Column(targets, time.Duration.Seconds)), lateAccounts, lateSample, maxLate).Scan(ctx, &found)
 	return found, err
 }
 
@@ -132,7 +133,7 @@ func ListPerformers(ctx context.Context, db bun.IDB, models []string) ([]*Perfor
 		LEFT JOIN boots ON boots.id = w.pool_id`+yieldingJoins+`
 		WHERE w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY') AND w.models && ?::text[]
 			AND (w.quarantined_until > clock_timestamp()) IS NOT TRUE
-		ORDER BY w.id`, textArray(models)).Scan(ctx, &found)
+		ORDER BY w.id`, postgres.TextArray(models)).Scan(ctx, &found)
 	return found, err
 }
 
@@ -155,9 +156,9 @@ func RequestYields(ctx context.Context, tx bun.Tx, all []Yield) (asked []Attempt
 		FROM n JOIN locked USING (id)
 		WHERE a.id = n.id AND a.fencing_token = n.token AND a.status = 'RUNNING' AND a.yield_requested_at IS NULL
 		RETURNING a.id`,
-		uuidArray(column(all, func(y Yield) AttemptID { return y.AttemptID })),
-		pgdialect.Array(column(all, func(y Yield) string { return string(y.Token) })),
-		textArray(column(all, func(y Yield) Tier { return y.To }))).Scan(ctx, &asked)
+		postgres.UUIDArray(postgres.Column(all, func(y Yield) AttemptID { return y.AttemptID })),
+		pgdialect.Array(postgres.Column(all, func(y Yield) string { return string(y.Token) })),
+		postgres.TextArray(postgres.Column(all, func(y Yield) Tier { return y.To }))).Scan(ctx, &asked)
 	return asked, err
 }
 
@@ -174,7 +175,7 @@ func ListYielded(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]Tier,
 	err := db.NewRaw(`
 		SELECT a.job_id, a.yield_to FROM unnest(?::uuid[]) AS j (id) CROSS JOIN LATERAL (
 			SELECT job_id, yield_to, failure_class FROM job_attempts WHERE job_id = j.id ORDER BY attempt_no DESC LIMIT 1) a
-		WHERE a.failure_class = 'YIELDED'`, uuidArray(jobs)).Scan(ctx, &found)
+		WHERE a.failure_class = 'YIELDED'`, postgres.UUIDArray(jobs)).Scan(ctx, &found)
 	to := map[JobID]Tier{}
 	for _, f := range found {
 		to[f.JobID] = f.To

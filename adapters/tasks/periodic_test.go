@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,7 @@ type periods struct {
 func (p *periods) pass(t *testing.T) tasks.Pass {
 	db := modelstest.DB(t)
 	return tasks.Pass{Name: "count", Every: p.every, Run: func(ctx context.Context) error {
-		now, err := models.Now(ctx, db)
+		now, err := postgres.Now(ctx, db)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ran = append(p.ran, now.UnixMilli()/p.every.Milliseconds())

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -106,7 +107,7 @@ func (s *stack) startPostgres(ctx context.Context) error {
 		return err
 	}
 	s.postgresHost = proxy.Addr()
-	s.db, s.closeDB, err = models.Open(ctx, dsn, 8)
+	s.db, s.closeDB, err = postgres.Open(ctx, dsn, 8)
 	return err
 }
 

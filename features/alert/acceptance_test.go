@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func TestAcceptance(t *testing.T) {
 	require.NoError(t, err)
 	rule := (&alert.Config{Rules: alert.Defaults()}).Rule("acceptance")
 	share := func() *float64 {
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 		state := new(alert.State)
 		state.Hour, err = (&history.Timeline{DB: s.DB}).Window(t.Context(), now.Add(-time.Hour), now)

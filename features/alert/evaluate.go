@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -35,7 +36,7 @@ type Evaluator struct {
 
 // Pass evaluates all rules, and returns how many alerts fired or were resolved.
 func (e *Evaluator) Pass(ctx context.Context) (changed int, err error) {
-	now, err := models.Now(ctx, e.DB)
+	now, err := postgres.Now(ctx, e.DB)
 	if err != nil {
 		return 0, apierror.Wrap(err, "read the time for alerts")
 	}

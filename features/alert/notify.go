@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -102,7 +103,7 @@ func (n *Sender) Digest(ctx context.Context) (written int, err error) {
 	if digest == nil {
 		return 0, nil
 	}
-	now, err := models.Now(ctx, n.db())
+	now, err := postgres.Now(ctx, n.db())
 	if err != nil {
 		return 0, apierror.Wrap(err, "read the time for the digest")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -176,7 +177,7 @@ func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
 	if !slices.Contains(roles, in.Role) {
 		return apierror.Invalid("role", "There is no such role: it must be CLIENT, WORKER, VIEWER, OPERATOR or ADMIN.")
 	}
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool
 		return nil, "", err
 	}
 	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.Lock(ctx, tx, bootstrapLock); err != nil {
+		if err := postgres.Lock(ctx, tx, bootstrapLock); err != nil {
 			return err
 		}
 		admins, err := models.LockAdmins(ctx, tx)

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"golang.org/x/text/unicode/norm"
 )
@@ -214,7 +215,7 @@ func (m *Members) Disable(ctx context.Context, p jobs.Principal, id models.Membe
 			return nil, apierror.Conflict("You cannot disable yourself: another admin can.")
 		}
 		if member.DisabledAt.IsZero() {
-			now, err := models.Now(ctx, tx)
+			now, err := postgres.Now(ctx, tx)
 			if err != nil {
 				return nil, err
 			}
@@ -309,7 +310,7 @@ func (m *Members) change(
 // caller explicitly wants another one.
 func (m *Members) Bootstrap(ctx context.Context, account, email string, another bool) (invitation *Invitation, err error) {
 	err = jobs.InTx(ctx, m.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.Lock(ctx, tx, bootstrapLock); err != nil {
+		if err := postgres.Lock(ctx, tx, bootstrapLock); err != nil {
 			return err
 		}
 		n, err := models.CountMembers(ctx, tx)

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -126,7 +127,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 				return err
 			}
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

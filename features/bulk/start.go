@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -132,7 +133,7 @@ func (b *Bulk) preview(ctx context.Context, op *models.BulkOperation, f models.J
 		return nil, err
 	}
 	var err error
-	if op.FinishedAt, err = models.Now(ctx, b.DB); err != nil {
+	if op.FinishedAt, err = postgres.Now(ctx, b.DB); err != nil {
 		return nil, fmt.Errorf("end a dry run: %w", err)
 	}
 	return op, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -217,7 +218,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if !pool.PausedAt.IsZero() {
 			return nil
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 			return apierror.Conflict("The pool %s has %s. Pause it, and delete it after they have ended.", pool.Name,
 				text.Count(len(workers), "worker"))
 		}
-		if pool.DeletedAt, err = models.Now(ctx, tx); err != nil {
+		if pool.DeletedAt, err = postgres.Now(ctx, tx); err != nil {
 			return err
 		}
 		if err := models.UpdatePool(ctx, tx, pool); err != nil {

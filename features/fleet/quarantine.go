@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -109,7 +110,7 @@ func quarantineOf(ctx context.Context, tx bun.Tx, host models.Host) (*models.Qua
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	q.ChangedAt, err = models.Now(ctx, tx)
+	q.ChangedAt, err = postgres.Now(ctx, tx)
 	return q, err
 }
 
@@ -131,7 +132,7 @@ func (q *Quarantiner) Pass(ctx context.Context) (int, error) {
 	var workers []models.WorkerID
 	err := jobs.InTx(ctx, q.DB, func(ctx context.Context, tx bun.Tx) (err error) {
 		bad, workers = nil, nil
-		mine, err := models.TryLock(ctx, tx, quarantineLock)
+		mine, err := postgres.TryLock(ctx, tx, quarantineLock)
 		if err != nil || !mine {
 			return err
 		}

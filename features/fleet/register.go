@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -79,7 +80,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 			return err
 		}
 		done = requeued
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func terminate(ctx context.Context, tx bun.Tx, id models.WorkerID, lost lease.Lo
 		return nil, err
 	}
 	was := w.Status
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +324,7 @@ func (r *Registrar) DrainSelf(ctx context.Context, p jobs.Principal, id models.W
 	if err := p.RequireWorker(id); err != nil {
 		return nil, err
 	}
-	now, err := models.Now(ctx, r.DB)
+	now, err := postgres.Now(ctx, r.DB)
 	if err != nil {
 		return nil, apierror.Wrap(err, "drain worker %s", id)
 	}
@@ -377,7 +378,7 @@ func drain(
 		if !change.CanWorkerMove(was, models.WorkerDraining) {
 			return nil
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -76,7 +77,7 @@ type boot struct {
 func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err error) {
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		r = round{}
-		mine, err := models.TryLock(ctx, tx, scalerLock)
+		mine, err := postgres.TryLock(ctx, tx, scalerLock)
 		if err != nil || !mine {
 			return err
 		}
@@ -142,7 +143,7 @@ func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func
 		}
 		states = append(states, state)
 	}
-	now, err := models.Now(ctx, db)
+	now, err := postgres.Now(ctx, db)
 	return states, now, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -33,7 +34,7 @@ func (y *Yielder) Yield(ctx context.Context) (int, error) {
 	var asked []yield
 	err := jobs.InTx(ctx, y.DB, func(ctx context.Context, tx bun.Tx) (err error) {
 		asked = nil
-		mine, err := models.TryLock(ctx, tx, yieldLock)
+		mine, err := postgres.TryLock(ctx, tx, yieldLock)
 		if err != nil || !mine {
 			return err
 		}

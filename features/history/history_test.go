@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -238,7 +239,7 @@ func TestReader(t *testing.T) {
 		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no"})
 		require.NoError(t, err)
 
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 		f, err := (&history.Timeline{DB: s.DB}).Window(t.Context(), now.Add(-time.Minute), now)
 

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -73,7 +74,7 @@ func (f *Follower) record(ctx context.Context) error {
 		if err != nil || len(pools) == 0 {
 			return err
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (f *Follower) follow(ctx context.Context, s *Source) error {
 		if err != nil {
 			return err
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

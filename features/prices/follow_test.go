@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -43,7 +44,7 @@ func TestFollower_Pass(t *testing.T) {
 		require.NoError(t, listed)
 		return found[0], err
 	}
-	now, err := models.Now(t.Context(), s.DB)
+	now, err := postgres.Now(t.Context(), s.DB)
 	require.NoError(t, err)
 
 	quoted, err := pass(valid(now.Add(-time.Minute), 0.4))

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
 
@@ -35,7 +36,7 @@ func (r *Jobs) Estimates(ctx context.Context, rows []*models.Job) (map[models.Jo
 	if len(accounts) == 0 || !r.estimates.Knows() {
 		return found, nil
 	}
-	now, err := models.Now(ctx, r.db)
+	now, err := postgres.Now(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("estimate jobs: %w", err)
 	}
@@ -75,7 +76,7 @@ type QueueWait struct {
 // Waits returns how long recently started jobs waited, by tier and model. An empty model
 // stands for the whole tier. It reads the history, as the overview and the charts do.
 func (r *Queues) Waits(ctx context.Context) (waits []QueueWait, err error) {
-	now, err := models.Now(ctx, r.db)
+	now, err := postgres.Now(ctx, r.db)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read how long jobs waited")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -59,7 +60,7 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 	}
 	f.Within = 0
 	if search.OlderThan > 0 || search.YoungerThan > 0 {
-		now, err := models.Now(ctx, db)
+		now, err := postgres.Now(ctx, db)
 		if err != nil {
 			return f, fmt.Errorf("read the clock: %w", err)
 		}

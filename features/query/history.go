@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -105,7 +106,7 @@ func (r *History) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*
 	if hours < 1 || hours > maxHeatHours {
 		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxHeatHours)
 	}
-	now, err := models.Now(ctx, r.db)
+	now, err := postgres.Now(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("read the heat map: %w", err)
 	}

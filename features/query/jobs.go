@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -65,7 +66,7 @@ func (r *Jobs) get(ctx context.Context, p jobs.Principal, read *jobRead) (*model
 		return nil, apierror.NotFound("job")
 	}
 	// The batch may contain reads of other callers: it must not wait for one caller's read.
-	if err := r.reads.Do(models.WithoutRead(ctx), read, r.readJobs); err != nil {
+	if err := r.reads.Do(postgres.WithoutRead(ctx), read, r.readJobs); err != nil {
 		return nil, fmt.Errorf("read job %s: %w", read.id, err)
 	}
 	return jobs.Visible(p, read.id, read.job, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // Overview is the state of all of Reelay. Nil is unknown.
@@ -73,7 +74,7 @@ func (r *History) Overview(ctx context.Context, p jobs.Principal) (*Overview, er
 }
 
 func (r *History) overview(ctx context.Context) (*Overview, error) {
-	now, err := models.Now(ctx, r.db)
+	now, err := postgres.Now(ctx, r.db)
 	if err != nil {
 		return nil, err
 	}

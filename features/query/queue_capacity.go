@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
 
@@ -67,7 +68,7 @@ func (r *Queues) Capacities(ctx context.Context, queues []models.QueueCount) ([]
 	if err != nil {
 		return nil, err
 	}
-	now, err := models.Now(ctx, r.db)
+	now, err := postgres.Now(ctx, r.db)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the time")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // The price of a read is the number of fields in its lists if every page is full, plus more
@@ -52,7 +53,7 @@ const (
 // Shares divides the cost of reads among accounts, in one process. Each account has a budget,
 // and only few reads of an account run at once. The others wait in its own queue. Accounts
 // take turns, so that one account's queue does not delay another account. Large reads wait
-// separately, and fewer of them run at once: see models.OpenShared.
+// separately, and fewer of them run at once: see postgres.OpenShared.
 type Shares struct {
 	mu           sync.Mutex
 	shares       map[shareKey]*readShare
@@ -135,7 +136,7 @@ func (s *Shares) Await(ctx context.Context, p jobs.Principal, price int) (contex
 // and must not wait.
 func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patience time.Duration) (context.Context, *Read, error) {
 	if price <= FreePrice || p.Role == models.RoleWorker {
-		return models.AsRead(ctx, false), &Read{}, nil
+		return postgres.AsRead(ctx, false), &Read{}, nil
 	}
 	lane := &s.small
 	if price >= largePrice {
@@ -156,7 +157,7 @@ func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patienc
 	refused := s.leave(q, w)
 	switch {
 	case refused == nil:
-		return models.AsRead(ctx, lane == &s.large), &Read{s, lane, q, w.price}, nil
+		return postgres.AsRead(ctx, lane == &s.large), &Read{s, lane, q, w.price}, nil
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
 	}

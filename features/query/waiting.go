@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -73,7 +74,7 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 	if s.jobs, err = models.ListWaitingJobs(ctx, db, ids); err != nil || len(s.jobs) == 0 {
 		return err
 	}
-	if s.now, err = models.Now(ctx, db); err != nil {
+	if s.now, err = postgres.Now(ctx, db); err != nil {
 		return err
 	}
 	blocking, err := models.CountBlocking(ctx, db, ids)

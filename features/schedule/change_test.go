@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,7 +57,7 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 		}
 	}
 	// Five minutes after the hour, one is chosen whose slot is not yet to fire.
-	now, err := models.Now(t.Context(), c.DB)
+	now, err := postgres.Now(t.Context(), c.DB)
 	require.NoError(t, err)
 	hour := now.Truncate(time.Hour).Add(time.Hour)
 	made := map[string]*models.Schedule{}
@@ -86,7 +87,7 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 	}
 	slices.SortFunc(fires, time.Time.Compare)
 	for _, at := range fires {
-		now, err := models.Now(t.Context(), c.DB)
+		now, err := postgres.Now(t.Context(), c.DB)
 		require.NoError(t, err)
 		c.pass(t, max(0, at.Sub(now)))
 	}
@@ -204,7 +205,7 @@ func TestAnEndedScheduleCanBeApplied(t *testing.T) {
 
 	c := newClocked(t)
 	in := hourly("news")
-	now, err := models.Now(t.Context(), c.DB)
+	now, err := postgres.Now(t.Context(), c.DB)
 	require.NoError(t, err)
 	in.EndAt = new(now.Add(2 * time.Hour))
 	c.create(t, in)

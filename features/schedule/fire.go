@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -317,7 +318,7 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 // givesUp returns why a slot that cannot be submitted now is not tried again, by the rule for late slots, or
 // "". Thus the waiting slots of a full account stay few.
 func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (string, error) {
-	now, err := models.Now(ctx, r.DB)
+	now, err := postgres.Now(ctx, r.DB)
 	if err != nil {
 		return "", err
 	}
@@ -343,7 +344,7 @@ func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.S
 
 // failed ends a slot that failed too often because of internal errors.
 func (r *Runner) failed(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, err error) (bool, error) {
-	if slot.Tries < maxTries || models.IsOutage(err) || ctx.Err() != nil {
+	if slot.Tries < maxTries || postgres.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}
 	ended, also := r.leave(ctx, s, slot, models.LeftRefused, "an internal error occurred: the log of control has it")

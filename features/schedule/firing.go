@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // flowsAtOnce is at how many accounts and tiers with slots that wait one query looks.
@@ -108,5 +109,5 @@ func (f *firing) wait(ctx context.Context) {
 // fail notes the first error. While PostgreSQL is away, and once the process ends, nothing more is taken.
 func (f *firing) fail(ctx context.Context, err error) {
 	f.failed = cmp.Or(f.failed, err)
-	f.stop = f.stop || models.IsOutage(err) || ctx.Err() != nil
+	f.stop = f.stop || postgres.IsOutage(err) || ctx.Err() != nil
 }

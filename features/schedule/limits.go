@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -98,7 +99,7 @@ func (v *Schedules) Usages(ctx context.Context, accounts []models.AccountID) (ma
 func lockSlots(ctx context.Context, tx bun.Tx, account models.AccountID) error {
 	h := fnv.New64a()
 	h.Write([]byte("schedules/" + account))
-	return models.Lock(ctx, tx, int64(binary.BigEndian.Uint64(h.Sum(nil)))) //nolint:gosec // any number will do
+	return postgres.Lock(ctx, tx, int64(binary.BigEndian.Uint64(h.Sum(nil)))) //nolint:gosec // any number will do
 }
 
 // checkRate returns QUOTA_EXCEEDED if an account would have too many slots a minute with a schedule.

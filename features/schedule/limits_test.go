@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ func newClocked(t *testing.T) *clocked {
 	t.Helper()
 	clock := modelstest.NewClock(t, modelstest.DSN(t))
 	clock.Set(t, time.Hour)
-	db, done, err := models.Open(t.Context(), clock.DSN, 8)
+	db, done, err := postgres.Open(t.Context(), clock.DSN, 8)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	s := jobstest.Over(t, db)

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -154,7 +155,7 @@ func TestOutage(t *testing.T) {
 
 		clock := modelstest.NewClock(t, modelstest.DSN(t))
 		clock.Set(t, 240*time.Hour)
-		db, done, err := models.Open(t.Context(), clock.DSN, 8)
+		db, done, err := postgres.Open(t.Context(), clock.DSN, 8)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		s := jobstest.Over(t, db)

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -46,7 +47,7 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 	if err != nil {
 		return nil, err
 	}
-	now, err := models.Now(ctx, v.DB)
+	now, err := postgres.Now(ctx, v.DB)
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
@@ -190,7 +191,7 @@ func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string,
 	if err := in.checkTimes(); err != nil {
 		return "", nil, err
 	}
-	now, err := models.Now(ctx, v.DB)
+	now, err := postgres.Now(ctx, v.DB)
 	if err != nil {
 		return "", nil, fmt.Errorf("read the clock: %w", err)
 	}
@@ -231,7 +232,7 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 		} else if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -276,7 +277,7 @@ func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.Sched
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
 	}
 	return v.change(ctx, p, "pauseSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil || !s.PausedAt.IsZero() {
 			return err
 		}
@@ -304,7 +305,7 @@ func (v *Schedules) settle(ctx context.Context, tx bun.Tx, s *models.Schedule, n
 // QUOTA_EXCEEDED if the account's schedules would have too many slots.
 func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
 	return v.change(ctx, p, "resumeSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil || s.PausedAt.IsZero() {
 			return err
 		}

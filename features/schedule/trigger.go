@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -35,7 +36,7 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err := triggeredOnce(ctx, tx, id, since); err != nil {
 			return err
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -169,7 +170,7 @@ func (v *Schedules) Slots(ctx context.Context, p jobs.Principal, id models.Sched
 
 // slots returns the slots of a request.
 func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (slots []*models.ScheduleSlot, now time.Time, err error) {
-	if now, err = models.Now(ctx, db); err != nil {
+	if now, err = postgres.Now(ctx, db); err != nil {
 		return nil, now, fmt.Errorf("read the clock: %w", err)
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 )
@@ -201,7 +202,7 @@ func (u *Upkeep) FindOrphans(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("search for orphans: %w", err)
 	}
-	now, err := models.Now(ctx, u.DB)
+	now, err := postgres.Now(ctx, u.DB)
 	if err != nil {
 		return 0, err
 	}

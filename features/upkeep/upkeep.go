@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -127,7 +128,7 @@ const partitionsLock = 0x6576656e7473
 // dropPartition drops the oldest partition that may go. A retry may have reopened one of its
 // jobs, so it checks again once it holds the lock that stops writers.
 func (u *Upkeep) dropPartition(ctx context.Context, tx bun.Tx) (int, error) {
-	mine, err := models.TryLock(ctx, tx, partitionsLock)
+	mine, err := postgres.TryLock(ctx, tx, partitionsLock)
 	if err != nil || !mine {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -222,7 +223,7 @@ func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.quit == nil {
 		f.quit = f.from.Subscribe(ctx, change.TopicChanges, f.notify)
 	}
-	now, err := models.Now(ctx, f.db)
+	now, err := postgres.Now(ctx, f.db)
 	if err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}

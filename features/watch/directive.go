@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
 
@@ -51,7 +52,7 @@ func (w *Watcher) Directives(ctx context.Context, p jobs.Principal, id models.Wo
 func (w *Watcher) wanted(ctx context.Context, id models.WorkerID) ([]lease.Directive, error) {
 	l := &look{id: id}
 	// The batch may contain looks of others: it must not wait for one caller's read.
-	err := w.looks.Do(models.WithoutRead(ctx), l, w.lookAll)
+	err := w.looks.Do(postgres.WithoutRead(ctx), l, w.lookAll)
 	if err == nil && l.row == nil {
 		err = apierror.NotFound("worker")
 	}

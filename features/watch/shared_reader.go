@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // shared is one reader for all followers of one kind in this process. It starts with the first
@@ -63,7 +63,7 @@ func (s *shared) run(ctx context.Context) error {
 	all := true
 	for looks := 1; ; {
 		var again <-chan time.Time
-		if err := s.look(ctx, all); models.IsOutage(err) && ctx.Err() == nil && s.hasBegun() {
+		if err := s.look(ctx, all); postgres.IsOutage(err) && ctx.Err() == nil && s.hasBegun() {
 			slog.DebugContext(ctx, "streams are late", "error", err)
 			again = time.After(outagePause)
 		} else if err != nil {

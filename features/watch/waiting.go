@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // Waiting calls send with the reasons why a job waits, as soon as they are known, then whenever
@@ -63,7 +64,7 @@ func (w *Watcher) reasonsOf(ctx context.Context, job *models.Job) ([]query.Waiti
 		return nil, nil
 	}
 	l := &reasonsLook{id: job.ID}
-	err := w.whys.Do(models.WithoutRead(ctx), l, func(ctx context.Context, all []*reasonsLook) error {
+	err := w.whys.Do(postgres.WithoutRead(ctx), l, func(ctx context.Context, all []*reasonsLook) error {
 		ids := make([]models.JobID, len(all))
 		for i, one := range all {
 			ids[i] = one.id

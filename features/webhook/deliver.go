@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -286,7 +287,7 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 		if err != nil {
 			return orGone(err)
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +34,7 @@ func TestWebhookRetry(t *testing.T) {
 			if d.State != models.DeliveryPending {
 				break
 			}
-			now, err := models.Now(t.Context(), s.DB)
+			now, err := postgres.Now(t.Context(), s.DB)
 			require.NoError(t, err)
 			wait := d.NextAttemptAt.Sub(now)
 			require.Positive(t, wait)

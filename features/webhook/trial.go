@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -50,7 +51,7 @@ func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.Webhoo
 
 // writeTest inserts the event, the delivery and the outbox message of a test.
 func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint) (*models.WebhookDelivery, error) {
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

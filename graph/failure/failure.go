@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -96,9 +96,9 @@ func public(ctx context.Context, err error) *apierror.Error {
 		return e
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was cut short.")
-	case models.IsOutage(err):
+	case postgres.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached, or is busy", "error", err)
-		return apierror.Outage(models.IsBusy(err), models.Answers(err))
+		return apierror.Outage(postgres.IsBusy(err), postgres.Answers(err))
 	}
 	return nil
 }

@@ -72,10 +72,10 @@ var (
 	// caller leased it. The worker must stop and upload nothing more.
 	ErrLeaseLost = New(CodeLeaseLost, "The lease on this job is gone: stop the work and upload nothing more.")
 	// ErrUnavailable is how an outage of PostgreSQL is told to a caller that does not answer: see
-	// models.IsOutage. What was asked may have been done.
+	// postgres.IsOutage. What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
-	// ErrDatabaseBusy is how an outage of PostgreSQL is told for which models.IsBusy returns true,
-	// and ErrDatabaseUnfit one for which models.Answers does.
+	// ErrDatabaseBusy is how an outage of PostgreSQL is told for which postgres.IsBusy returns true,
+	// and ErrDatabaseUnfit one for which postgres.Answers does.
 	ErrDatabaseBusy = Later(CodeUnavailable, 2*time.Second,
 		"The database is busy: it gave this request up, since it took too long or others were in its way, and undid what was not finished. Smaller requests, or fewer at once, take less time.")
 	ErrDatabaseUnfit = Later(CodeUnavailable, 2*time.Second,
@@ -86,7 +86,7 @@ var (
 	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )
 
-// Outage is how an outage of PostgreSQL is told to a caller, given models.IsBusy and models.Answers
+// Outage is how an outage of PostgreSQL is told to a caller, given postgres.IsBusy and postgres.Answers
 // of it.
 func Outage(busy, answers bool) *Error {
 	switch {

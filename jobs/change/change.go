@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -55,7 +56,7 @@ type Change struct {
 
 // New begins the change of a job that is locked in tx. It reads PostgreSQL's clock.
 func New(ctx context.Context, tx bun.Tx, job *models.Job) (*Change, error) {
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -109,7 +110,7 @@ func (s *Settlement) lock(ctx context.Context, tx bun.Tx, ids, ended, failed []m
 	if err != nil || len(locked) == 0 {
 		return apierror.Wrap(err, "lock the jobs that wait for others")
 	}
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -34,7 +35,7 @@ func (g Glimpse) Read(ctx context.Context, tx bun.Tx, ids []models.JobID) ([]*mo
 			return nil, err
 		}
 		if slices.ContainsFunc(ended, func(j *models.Job) bool { return !j.Status.Terminal() }) {
-			return nil, fmt.Errorf("a job began another run: %w", models.ErrLostRace)
+			return nil, fmt.Errorf("a job began another run: %w", postgres.ErrLostRace)
 		}
 	}
 	for _, job := range open {
@@ -60,14 +61,14 @@ func (g Glimpse) Confirm(ctx context.Context, tx bun.Tx, runs []models.JobID) (u
 	var ended []models.JobID
 	for _, job := range now {
 		if job.Run != g[job.ID].Run {
-			return false, fmt.Errorf("job %s began another run: %w", job.ID, models.ErrLostRace)
+			return false, fmt.Errorf("job %s began another run: %w", job.ID, postgres.ErrLostRace)
 		}
 		if job.Status.Terminal() {
 			ended = append(ended, job.ID)
 		}
 	}
 	if len(now) < len(g) || len(ended) == 0 {
-		return false, lo.Ternary(len(now) < len(g), models.ErrLostRace, nil)
+		return false, lo.Ternary(len(now) < len(g), postgres.ErrLostRace, nil)
 	}
 	left, err := models.LeaveUnsettledOf(ctx, tx, runs, ended)
 	return left > 0, err

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -123,7 +124,7 @@ func endedJobs(ctx context.Context, tx bun.Tx, ids []models.JobID) (map[models.J
 	if err != nil {
 		return nil, fmt.Errorf("look for thumbnails: %w", err)
 	}
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	over := map[models.JobID]*Change{}
 	for _, job := range found {
 		over[job.ID] = At(tx, now, job)

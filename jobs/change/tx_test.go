@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,7 +63,7 @@ func TestTransaction(t *testing.T) {
 
 		_, _, err := s.Submitter.Submit(t.Context(), s.Client, jobstest.Submission())
 
-		require.True(t, models.IsOutage(err), "%v", err)
+		require.True(t, postgres.IsOutage(err), "%v", err)
 		require.Zero(t, s.Count(t, "jobs"))
 		s.RequireInvariants(t)
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ type Clocked struct {
 func NewClocked(t *testing.T) Clocked {
 	t.Helper()
 	clock := modelstest.NewClock(t, modelstest.DSN(t))
-	db, done, err := models.Open(t.Context(), clock.DSN, 8)
+	db, done, err := postgres.Open(t.Context(), clock.DSN, 8)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	s := Clocked{Over(t, db), clock}
@@ -33,7 +34,7 @@ func NewClocked(t *testing.T) Clocked {
 func (s Clocked) Set(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	s.clock.Set(t, ahead)
-	now, err := models.Now(t.Context(), s.DB)
+	now, err := postgres.Now(t.Context(), s.DB)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(ahead), now, time.Minute)
 }

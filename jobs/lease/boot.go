@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -50,7 +51,7 @@ func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (e
 		if err != nil {
 			return err
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (e
 // CountExit counts a machine whose worker ended soon after it had registered. The worker must be
 // terminated, and its pool locked.
 func CountExit(ctx context.Context, tx bun.Tx, pool *models.Pool, id models.WorkerID, cause string) error {
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
 
@@ -111,7 +112,7 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 			}
 		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom) || errors.Is(err, models.ErrAnswered):
 			// the rows have changed: look again
-		case len(all) == 1 || models.IsOutage(err) || ctx.Err() != nil:
+		case len(all) == 1 || postgres.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
 				s.found = found{err: err}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -124,7 +125,7 @@ func TestComplete_BesideOtherTransactions(t *testing.T) {
 		if err == nil { // PostgreSQL ended the other transaction, which is tried again
 			require.NoError(t, holder.Commit())
 		} else {
-			require.True(t, models.IsLostRace(err), err)
+			require.True(t, postgres.IsLostRace(err), err)
 			require.NoError(t, holder.Rollback())
 		}
 		require.NoError(t, <-ended)

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -103,7 +104,7 @@ func TestFence(t *testing.T) {
 				require.Zero(t, reaped)
 				attempt, err := models.GetAttempt(t.Context(), s.DB, fence.AttemptID)
 				require.NoError(t, err)
-				now, err := models.Now(t.Context(), s.DB)
+				now, err := postgres.Now(t.Context(), s.DB)
 				require.NoError(t, err)
 				require.WithinDuration(t, now.Add(lease.LeaseTTL), attempt.LeaseExpiresAt, lease.LeaseTTL/2)
 			})

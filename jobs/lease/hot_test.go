@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -70,7 +71,7 @@ func TestHeartbeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
+			db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 			require.NoError(t, err)
 			t.Cleanup(done)
 			s := jobstest.Over(t, db)
@@ -98,7 +99,7 @@ func TestHeartbeat(t *testing.T) {
 func TestWorkerChanges(t *testing.T) {
 	t.Parallel()
 
-	db, done, err := models.Open(t.Context(), modelstest.DSN(t), 1)
+	db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	s := jobstest.Over(t, db)

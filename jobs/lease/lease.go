@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -251,7 +252,7 @@ func (l *Leaser) satOut(ctx context.Context, worker *models.Worker, wait time.Du
 	if worker.QuarantinedUntil.IsZero() {
 		return false, nil
 	}
-	now, err := models.Now(ctx, l.DB)
+	now, err := postgres.Now(ctx, l.DB)
 	if err != nil || !worker.Quarantined(now) {
 		return false, err
 	}

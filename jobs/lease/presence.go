@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -94,7 +95,7 @@ func getOutage(ctx context.Context, db bun.IDB) (o outage, err error) {
 	if o.Outage, err = models.GetOutage(ctx, db, gapLength); err != nil {
 		return o, fmt.Errorf("read the outages of the API: %w", err)
 	}
-	if o.now, err = models.Now(ctx, db); err != nil {
+	if o.now, err = postgres.Now(ctx, db); err != nil {
 		return o, err
 	}
 	return o, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,7 @@ func TestWorkerInput(t *testing.T) {
 		s, _, worker, fence := jobstest.Leased(t)
 		o := jobstest.UploadAll(t, s, worker, fence)
 		before := s.Dump(t)
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 
 		samples := func(all ...lease.GPUSample) error {
@@ -113,7 +114,7 @@ func TestWorkerInput(t *testing.T) {
 
 		s, _, worker, fence := jobstest.Leased(t)
 		o := jobstest.UploadAll(t, s, worker, fence)
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 
 		_, err = s.Attempts.Heartbeat(t.Context(), worker, fence, []lease.GPUSample{

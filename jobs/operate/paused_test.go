@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -151,7 +152,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 		passes(t, s, 2*time.Minute)
 		require.Equal(t, 1, promoted(t, s))
 
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 		times := s.Reload(t, job.ID).Time(now, 0)
 		require.InDelta(t, 2*3600+26*60, times.TotalSeconds, 60)

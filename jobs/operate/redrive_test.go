@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -73,7 +74,7 @@ func TestRedrive(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range errs {
 			calls.Go(func() {
-				for again := true; again; again = models.IsOutage(errs[i]) { // no connection in time
+				for again := true; again; again = postgres.IsOutage(errs[i]) { // no connection in time
 					_, errs[i] = s.DeadLetters.Redrive(t.Context(), s.Admin, dead.ID, operate.Edit{})
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -185,7 +186,7 @@ func TestFailure(t *testing.T) {
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
 		require.Equal(t, models.JobScheduled, stored.Status)
-		now, err := models.Now(t.Context(), s.DB)
+		now, err := postgres.Now(t.Context(), s.DB)
 		require.NoError(t, err)
 		require.WithinRange(t, stored.RunAt, now.Add(90*time.Second), now.Add(106*time.Second))
 		require.Equal(t, worker.WorkerID, stored.AvoidWorkerID)

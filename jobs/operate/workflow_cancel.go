@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -43,7 +44,7 @@ func (w *WorkflowOperator) Cancel(ctx context.Context, p jobs.Principal, id mode
 		case locked.Status != models.WorkflowRunning:
 			return nil, apierror.Conflict("This workflow is %s: it is too late to cancel it.", locked.Status)
 		}
-		if locked.CancelRequestedAt, err = models.Now(ctx, tx); err != nil {
+		if locked.CancelRequestedAt, err = postgres.Now(ctx, tx); err != nil {
 			return nil, err
 		}
 		locked.CancelBy, locked.CancelReason = string(p.KeyID), reason
@@ -83,7 +84,7 @@ func (w *WorkflowOperator) cancelPart(ctx context.Context, of *models.Workflow, 
 		if err != nil || len(locked) == 0 {
 			return apierror.Wrap(err, "lock the jobs")
 		}
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

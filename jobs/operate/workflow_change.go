@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -113,7 +114,7 @@ func (w *WorkflowOperator) Retry(ctx context.Context, p jobs.Principal, id model
 			last: func() error { // the jobs that a concurrent cancel has cancelled are not among those that are locked
 				locked, err := models.LockWorkflow(ctx, tx, id)
 				if err == nil && !locked.CancelRequestedAt.Equal(now.CancelRequestedAt) {
-					return models.ErrLostRace
+					return postgres.ErrLostRace
 				}
 				return err
 			},
@@ -132,7 +133,7 @@ func lockFailed(ctx context.Context, tx bun.Tx, id models.WorkflowID) ([]*change
 	if err != nil {
 		return nil, fmt.Errorf("lock the jobs: %w", err)
 	}
-	now, err := models.Now(ctx, tx)
+	now, err := postgres.Now(ctx, tx)
 	return lo.Map(locked, func(job *models.Job, _ int) *change.Change { return change.At(tx, now, job) }), err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -92,7 +93,7 @@ func (s *Releaser) Due(ctx context.Context) (int, error) {
 			if len(due.released) < size {
 				return total, errors.Join(failed...)
 			}
-		case len(due.ids) == 0 || ctx.Err() != nil || models.IsOutage(err):
+		case len(due.ids) == 0 || ctx.Err() != nil || postgres.IsOutage(err):
 			return total, errors.Join(append(failed, fmt.Errorf("release due jobs: %w", err))...)
 		case len(due.ids) > 1:
 			alone = len(due.ids)
@@ -140,7 +141,7 @@ func (s *Releaser) release(ctx context.Context, limit int, after places) (found 
 			return err
 		}
 		found.ids = lo.Map(rows, func(j *models.Job, _ int) models.JobID { return j.ID })
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -147,7 +148,7 @@ func (b *submitBatch) run(ctx context.Context, s *Submitter) error {
 // in the one lock order: a request of the Videos API, jobs, inputs.
 func (b *submitBatch) lock(ctx context.Context) error {
 	if video := b.calls[0].video(); video != nil { // it is the only call
-		if err := models.Lock(ctx, b.tx, video.lock()); err != nil {
+		if err := postgres.Lock(ctx, b.tx, video.lock()); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -132,7 +133,7 @@ func (s *Submitter) Continue(ctx context.Context, p jobs.Principal, id models.Jo
 	if len(before) > 0 {
 		return before[0], true, nil
 	}
-	now, err := models.Now(ctx, s.DB)
+	now, err := postgres.Now(ctx, s.DB)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the clock: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // Estimate returns a forecast for a job that the caller would submit now. The wait of a job with
@@ -35,7 +36,7 @@ func (s *Submitter) Estimate(ctx context.Context, p jobs.Principal, in Submissio
 	if _, err := s.parents(ctx, s.DB, job, in.DependsOn); err != nil {
 		return nil, err
 	}
-	now, err := models.Now(ctx, s.DB)
+	now, err := postgres.Now(ctx, s.DB)
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -209,7 +210,7 @@ func (g *Graph) tooLarge(account *models.Account, jobs int) error {
 // write writes the workflow with its nodes, whose jobs must be written.
 func (g *Graph) write(ctx context.Context, tx bun.Tx, sealer *seal.Sealer) error {
 	if g.Workflow.Open == 0 {
-		now, err := models.Now(ctx, tx)
+		now, err := postgres.Now(ctx, tx)
 		if err != nil {
 			return err
 		}

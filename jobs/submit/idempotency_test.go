@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -47,7 +48,7 @@ func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 			FOR EACH ROW EXECUTE FUNCTION hold(?)`, bun.Safe(map[bool]string{true: "'true'", false: "'false'"}[fails]))
 		gate, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
-		require.NoError(t, models.Lock(t.Context(), gate, 1))
+		require.NoError(t, postgres.Lock(t.Context(), gate, 1))
 		first = submitted(t, s.Submitter, s.Client, in)
 		s.WaitForLocks(t, 1)
 		return first, func() { require.NoError(t, gate.Rollback()) }
@@ -102,7 +103,7 @@ func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 
 			s := jobstest.New(t)
 			first, let := begin(t, s, in, true)
-			hurried, done, err := models.Open(t.Context(), modelstest.DSNOf(t, s.DB)+"&statement_timeout=300", 4)
+			hurried, done, err := postgres.Open(t.Context(), modelstest.DSNOf(t, s.DB)+"&statement_timeout=300", 4)
 			require.NoError(t, err)
 			t.Cleanup(done)
 			another := s.AnotherSubmitter()
@@ -110,7 +111,7 @@ func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 
 			gone := <-submitted(t, another, s.Client, in)
 
-			require.True(t, models.IsOutage(gone.err), "it is told as UNAVAILABLE, which is tried again: %v", gone.err)
+			require.True(t, postgres.IsOutage(gone.err), "it is told as UNAVAILABLE, which is tried again: %v", gone.err)
 			let()
 			require.ErrorContains(t, (<-first).err, "undone")
 			again := <-submitted(t, another, s.Client, in)

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -32,7 +33,7 @@ func (s *Submitter) RepeatedVideo(ctx context.Context, p jobs.Principal, key *st
 	}
 	var found *models.Job
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.Lock(ctx, tx, request.lock()); err != nil {
+		if err := postgres.Lock(ctx, tx, request.lock()); err != nil {
 			return err
 		}
 		used := map[models.JobKey]*models.Job{}

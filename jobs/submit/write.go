@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -80,7 +81,7 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	}
 	for i, c := range b.changes {
 		if !all[i].Written && rows.Judged { // a plain submit used the key in the meantime
-			return fmt.Errorf("job %s was not written: %w", c.Job.ID, models.ErrLostRace)
+			return fmt.Errorf("job %s was not written: %w", c.Job.ID, postgres.ErrLostRace)
 		}
 		if c.Job.Status == models.JobQueued {
 			c.Ready = change.ReadyOf(c.Job, all[i].VirtualTime)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -38,7 +38,7 @@ const shiftable = `
 // NewClock gives the database at dsn a clock that Set sets.
 func NewClock(t testing.TB, dsn string) *Clock {
 	t.Helper()
-	db, done, err := models.Open(t.Context(), dsn, 1)
+	db, done, err := postgres.Open(t.Context(), dsn, 1)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	_, err = db.ExecContext(t.Context(), shiftable)

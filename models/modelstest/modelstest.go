@@ -17,7 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/migrations"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -52,7 +52,7 @@ func Main(run func() int) {
 // DB returns a migrated database of the test's own.
 func DB(t testing.TB) *bun.DB {
 	t.Helper()
-	db, done, err := models.Open(t.Context(), DSN(t), maxConns)
+	db, done, err := postgres.Open(t.Context(), DSN(t), maxConns)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	return db
@@ -103,16 +103,16 @@ func DSNOf(t testing.TB, db *bun.DB) string {
 
 func start() error {
 	ctx := context.Background()
-	postgres, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Test: true})
+	started, err := localstack.StartPostgres(ctx, localstack.PostgresConfig{Test: true})
 	if err != nil {
 		return err
 	}
-	admin, closeAdmin, err := models.Open(ctx, postgres.DSN(), 4)
+	admin, closeAdmin, err := postgres.Open(ctx, started.DSN(), 4)
 	if err != nil {
-		return errors.Join(err, postgres.Stop(ctx))
+		return errors.Join(err, started.Stop(ctx))
 	}
-	server.postgres, server.admin = postgres, admin
-	server.stop = func() { closeAdmin(); postgres.Stop(context.Background()) }
+	server.postgres, server.admin = started, admin
+	server.stop = func() { closeAdmin(); started.Stop(context.Background()) }
 	return makeTemplate(ctx)
 }
 
@@ -122,7 +122,7 @@ func makeTemplate(ctx context.Context) error {
 	if _, err := server.admin.ExecContext(ctx, "CREATE DATABASE "+template); err != nil {
 		return err
 	}
-	db, done, err := models.OpenPatient(ctx, database(template), 2)
+	db, done, err := postgres.OpenPatient(ctx, database(template), 2)
 	if err != nil {
 		return err
 	}

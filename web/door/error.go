@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/wellformed"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // Reason is what is wrong with a request that no API can read.
@@ -105,9 +105,9 @@ func Known(ctx context.Context, err error) *apierror.Error {
 		return known
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was interrupted.")
-	case models.IsOutage(err):
+	case postgres.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached, or is busy", "error", err)
-		return apierror.Outage(models.IsBusy(err), models.Answers(err))
+		return apierror.Outage(postgres.IsBusy(err), postgres.Answers(err))
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/migrations"
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/history"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 	"github.com/uptrace/bun"
 )
@@ -29,7 +29,7 @@ type listsOptions struct {
 // listsTarget is the time within which any list, filter, count or page must be answered.
 const listsTarget = 200 * time.Millisecond
 
-// listsLimit is the statement timeout of the API's connections (models.Open).
+// listsLimit is the statement timeout of the API's connections (postgres.Open).
 const listsLimit = 10 * time.Second
 
 // listsShown is how many of the slowest queries are printed.
@@ -109,7 +109,7 @@ func (o *listsOptions) folder() (string, func() error, error) {
 
 // fill migrates the schema and writes the history unless it exists.
 func (o *listsOptions) fill(ctx context.Context, dsn string, progress io.Writer) error {
-	db, done, err := models.OpenPatient(ctx, dsn, 3)
+	db, done, err := postgres.OpenPatient(ctx, dsn, 3)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ type listsMeasure struct {
 
 // measure runs each query as often as requested, over one connection, like the API.
 func (o *listsOptions) measure(ctx context.Context, dsn string) (*listsResult, error) {
-	db, done, err := models.Open(ctx, dsn, 1)
+	db, done, err := postgres.Open(ctx, dsn, 1)
 	if err != nil {
 		return nil, err
 	}

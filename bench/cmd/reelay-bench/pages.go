@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/migrations"
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/history"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 )
 
@@ -104,7 +104,7 @@ func (o *pagesOptions) surround(ctx context.Context, dsn string, progress io.Wri
 	if err := o.history.fill(ctx, dsn, progress); err != nil {
 		return err
 	}
-	db, done, err := models.OpenPatient(ctx, dsn, 2)
+	db, done, err := postgres.OpenPatient(ctx, dsn, 2)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (o *pagesOptions) surround(ctx context.Context, dsn string, progress io.Wri
 
 // asks returns the requests to measure.
 func (o *pagesOptions) asks(ctx context.Context, dsn string) ([]ask, error) {
-	db, done, err := models.Open(ctx, dsn, 1)
+	db, done, err := postgres.Open(ctx, dsn, 1)
 	if err != nil {
 		return nil, err
 	}

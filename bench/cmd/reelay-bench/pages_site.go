@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/seal"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 )
 
 // pagesSite is an API process with stores of its own, without control and with no objects.
@@ -40,7 +40,7 @@ func (s *pagesSite) startStores(ctx context.Context) (err error) {
 
 // serve makes a key and starts the API. It returns when the API is ready.
 func (s *pagesSite) serve(ctx context.Context) error {
-	db, done, err := models.Open(ctx, s.postgres.DSN(), 1)
+	db, done, err := postgres.Open(ctx, s.postgres.DSN(), 1)
 	if err != nil {
 		return err
 	}

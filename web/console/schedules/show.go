@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/workflows"
@@ -164,7 +165,7 @@ func (c *controller) readSchedule(ctx context.Context, p jobs.Principal, id mode
 	switch request, err := c.Schedules.RequestOf(ctx, v.Schedule); {
 	case err == nil:
 		v.show(request)
-	case models.IsOutage(err):
+	case postgres.IsOutage(err):
 		return nil, err
 	}
 	if v.Keys, err = c.KeyNames(ctx, p, v.PausedBy, string(v.CreatedBy)); err != nil {

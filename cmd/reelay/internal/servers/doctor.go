@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 )
 
@@ -88,7 +89,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	if err != nil {
 		return nil, err
 	}
-	db, closeDB, err := models.OpenPatient(ctx, cfg.databaseURL, 4)
+	db, closeDB, err := postgres.OpenPatient(ctx, cfg.databaseURL, 4)
 	if _, refused := errors.AsType[*pgconn.ConnectError](err); refused && os.Getenv("DATABASE_URL") == "" {
 		return nil, fmt.Errorf("the PostgreSQL of `reelay up` does not answer: start it with `reelay up --data %s` (%w)", data, err)
 	}
@@ -123,7 +124,7 @@ func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
 
 // watchedExamination is examine for the console, which shows how far it is.
 func (s *stack) watchedExamination(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error) {
-	db, closeDB, err := models.OpenPatient(ctx, s.cfg.databaseURL, 2)
+	db, closeDB, err := postgres.OpenPatient(ctx, s.cfg.databaseURL, 2)
 	if err != nil {
 		return nil, err
 	}

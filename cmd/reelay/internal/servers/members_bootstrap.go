@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 	"github.com/uptrace/bun"
 )
@@ -72,7 +72,7 @@ func (c *config) withDatabase(ctx context.Context, do func(*bun.DB) error) error
 	if err := c.check(); err != nil {
 		return err
 	}
-	db, done, err := models.Open(ctx, c.databaseURL, 1)
+	db, done, err := postgres.Open(ctx, c.databaseURL, 1)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +55,7 @@ func MigrateCommand() *cobra.Command {
 // migrate brings the schema and the models that come with Reelay up to date, and returns the
 // migrations that it applied.
 func migrate(ctx context.Context, databaseURL string) ([]string, error) {
-	db, done, err := models.OpenPatient(ctx, databaseURL, 4)
+	db, done, err := postgres.OpenPatient(ctx, databaseURL, 4)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
 )
@@ -217,8 +218,8 @@ const (
 func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, func(), error) {
 	var said time.Time
 	for {
-		db, closeDB, err := models.OpenShared(ctx, dsn, conns, reads)
-		if err == nil || !models.IsOutage(err) || models.IsMisconfigured(err) || ctx.Err() != nil {
+		db, closeDB, err := postgres.OpenShared(ctx, dsn, conns, reads)
+		if err == nil || !postgres.IsOutage(err) || postgres.IsMisconfigured(err) || ctx.Err() != nil {
 			return db, closeDB, err
 		}
 		if time.Since(said) >= sayEvery {

@@ -1,4 +1,4 @@
-package models
+package postgres
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// run runs one of the statements in sql/. Each connection parses and plans them once. Their
+// Run runs one of the statements in sql/. Each connection parses and plans them once. Their
 // arguments have names. Rows travel in both directions as JSON objects keyed by column name. A
-// whole set of rows is one argument, see rowsArg and rowScan.
-func run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) (*sql.Rows, error) {
+// whole set of rows is one argument, see RowsArg and RowScan.
+func Run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) (*sql.Rows, error) {
 	switch db := db.(type) {
 	case bun.Tx:
 		return db.Tx.QueryContext(ctx, statement, pgx.QueryExecModeCacheStatement, args)
@@ -30,8 +30,8 @@ func run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) 
 	return nil, fmt.Errorf("no statement can be run on a %T", db)
 }
 
-// scan reads all rows.
-func scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
+// Scan reads all rows.
+func Scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	if err != nil {
 		return err
 	}
@@ -96,43 +96,43 @@ func readText(from *jsontext.Decoder) (string, error) {
 	return token.String(), nil
 }
 
-// rowsArg makes a jsonb argument from a slice of rows. It returns an error if an id has the
+// RowsArg makes a jsonb argument from a slice of rows. It returns an error if an id has the
 // wrong kind.
-func rowsArg(rows any) (string, error) {
+func RowsArg(rows any) (string, error) {
 	text, err := json.Marshal(rows, rowFormat)
 	return string(text), err
 }
 
-// placedArg is rowsArg with the index of each row as its place.
-func placedArg[T any](rows []T) (string, error) {
+// PlacedArg is RowsArg with the index of each row as its place.
+func PlacedArg[T any](rows []T) (string, error) {
 	type placed struct {
 		Place int `json:"place"`
 		Row   T   `json:",inline"`
 	}
-	return rowsArg(lo.Map(rows, func(row T, place int) placed { return placed{place, row} }))
+	return RowsArg(lo.Map(rows, func(row T, place int) placed { return placed{place, row} }))
 }
 
-// rowScan scans a row that a statement returns as JSON. The row stays nil for NULL.
-type rowScan[T any] struct{ row *T }
+// RowScan scans a row that a statement returns as JSON. The row stays nil for NULL.
+type RowScan[T any] struct{ Row *T }
 
 // Scan implements sql.Scanner.
-func (r *rowScan[T]) Scan(src any) error {
-	r.row = nil
+func (r *RowScan[T]) Scan(src any) error {
+	r.Row = nil
 	switch text := src.(type) {
 	case nil:
 		return nil
 	case string:
-		r.row = new(T)
-		return json.Unmarshal([]byte(text), r.row, rowFormat)
+		r.Row = new(T)
+		return json.Unmarshal([]byte(text), r.Row, rowFormat)
 	case []byte:
-		r.row = new(T)
-		return json.Unmarshal(text, r.row, rowFormat)
+		r.Row = new(T)
+		return json.Unmarshal(text, r.Row, rowFormat)
 	}
 	return fmt.Errorf("scan a row of JSON from a %T", src)
 }
 
-// column returns one value of each row.
-func column[R, V any](rows []R, of func(R) V) []V {
+// Column returns one value of each row.
+func Column[R, V any](rows []R, of func(R) V) []V {
 	values := make([]V, len(rows))
 	for i, row := range rows {
 		values[i] = of(row)
@@ -140,8 +140,8 @@ func column[R, V any](rows []R, of func(R) V) []V {
 	return values
 }
 
-// uuidOf returns an id as PostgreSQL stores it, or nil if the id is empty or malformed.
-func uuidOf[T ~string](id T) *[16]byte {
+// UUID returns an id as PostgreSQL stores it, or nil if the id is empty or malformed.
+func UUID[T ~string](id T) *[16]byte {
 	const length = 36
 	if len(id) < length {
 		return nil

@@ -1,6 +1,6 @@
 // Package postgres opens connections to PostgreSQL, tells its outages from wrong statements, and
 // turns rows and columns into arguments of statements and back.
-package models
+package postgres
 
 import (
 	"context"
@@ -19,8 +19,8 @@ func Now(ctx context.Context, db bun.IDB) (time.Time, error) {
 	return now, err
 }
 
-// mustChange returns sql.ErrNoRows if a statement changed no row.
-func mustChange(res sql.Result, err error) error {
+// MustChange returns sql.ErrNoRows if a statement changed no row.
+func MustChange(res sql.Result, err error) error {
 	if err != nil {
 		return err
 	}
@@ -30,8 +30,8 @@ func mustChange(res sql.Result, err error) error {
 	return sql.ErrNoRows
 }
 
-// textArray makes a text[] argument from strings of any type.
-func textArray[T ~string](values []T) any {
+// TextArray makes a text[] argument from strings of any type.
+func TextArray[T ~string](values []T) any {
 	plain := make([]string, len(values))
 	for i, v := range values {
 		plain[i] = string(v)
@@ -39,8 +39,8 @@ func textArray[T ~string](values []T) any {
 	return pgdialect.Array(plain)
 }
 
-// uuidArray makes an argument from ids. The statement casts it to uuid[].
-func uuidArray[T ~string](ids []T) any {
+// UUIDArray makes an argument from ids. The statement casts it to uuid[].
+func UUIDArray[T ~string](ids []T) any {
 	plain := make([]string, len(ids))
 	for i, id := range ids {
 		_, plain[i], _ = strings.Cut(string(id), "_")
@@ -48,8 +48,8 @@ func uuidArray[T ~string](ids []T) any {
 	return pgdialect.Array(plain)
 }
 
-// floatArray makes a double precision[] argument.
-func floatArray(values []float64) any { return pgdialect.Array(values) }
+// FloatArray makes a double precision[] argument.
+func FloatArray(values []float64) any { return pgdialect.Array(values) }
 
 // Lock takes an advisory lock until the transaction ends.
 func Lock(ctx context.Context, tx bun.Tx, key int64) error {
@@ -64,16 +64,16 @@ func TryLock(ctx context.Context, tx bun.Tx, key int64) (bool, error) {
 	return mine, err
 }
 
-// nullable returns nil, which is NULL, for an empty text.
-func nullable(text string) *string {
+// Nullable returns nil, which is NULL, for an empty text.
+func Nullable(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-// affected returns how many rows a statement changed.
-func affected(res sql.Result, err error) (int, error) {
+// Affected returns how many rows a statement changed.
+func Affected(res sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func affected(res sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-func nullTime(t time.Time) *time.Time {
+func NullTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -1,11 +1,11 @@
-package models_test
+package postgres_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,21 +14,21 @@ func TestAsRead(t *testing.T) {
 
 	t.Run("RunsOneStatementAtATime", func(t *testing.T) {
 		t.Parallel()
-		db, done, err := models.Open(t.Context(), modelstest.DSN(t), 2)
+		db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 2)
 		require.NoError(t, err)
 		t.Cleanup(done)
-		ctx := models.AsRead(t.Context(), false)
+		ctx := postgres.AsRead(t.Context(), false)
 		first, err := db.Conn(ctx)
 		require.NoError(t, err)
 		second := make(chan error, 1)
 		go func() {
-			_, err := models.Now(ctx, db)
+			_, err := postgres.Now(ctx, db)
 			second <- err
 		}()
 
-		_, err = models.Now(models.AsRead(t.Context(), false), db)
+		_, err = postgres.Now(postgres.AsRead(t.Context(), false), db)
 		require.NoError(t, err, "another read has the other connection")
-		_, err = models.Now(models.WithoutRead(ctx), db)
+		_, err = postgres.Now(postgres.WithoutRead(ctx), db)
 		require.NoError(t, err)
 
 		require.Empty(t, second)
@@ -38,20 +38,20 @@ func TestAsRead(t *testing.T) {
 
 	t.Run("KeepsLargeReadsOffOrdinaryConnections", func(t *testing.T) {
 		t.Parallel()
-		db, done, err := models.OpenShared(t.Context(), modelstest.DSN(t), 1, 1)
+		db, done, err := postgres.OpenShared(t.Context(), modelstest.DSN(t), 1, 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		begun := time.Now()
 
-		reading, err := db.Conn(models.AsRead(t.Context(), true))
+		reading, err := db.Conn(postgres.AsRead(t.Context(), true))
 		require.NoError(t, err)
 		defer reading.Close()
 		ordinary, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		defer ordinary.Close()
-		_, err = models.Now(models.AsRead(t.Context(), true), db)
+		_, err = postgres.Now(postgres.AsRead(t.Context(), true), db)
 
-		require.True(t, models.IsOutage(err), "%v", err)
+		require.True(t, postgres.IsOutage(err), "%v", err)
 		require.GreaterOrEqual(t, time.Since(begun), 2*time.Second, "it waits for a connection")
 	})
 }

@@ -1,4 +1,4 @@
-package models
+package postgres
 
 import (
 	"context"
@@ -87,8 +87,8 @@ func IsLostRace(err error) bool {
 	return errors.Is(err, ErrLostRace) || errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
 }
 
-// violates reports whether PostgreSQL refused a write because of a constraint or unique index.
-func violates(err error, constraint string) bool {
+// Violates reports whether PostgreSQL refused a write because of a constraint or unique index.
+func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.ConstraintName == constraint
 }

@@ -1,4 +1,4 @@
-package models_test
+package postgres_test
 
 import (
 	"encoding/json"

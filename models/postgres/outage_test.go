@@ -1,4 +1,4 @@
-package models_test
+package postgres_test
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
 
 func open(t *testing.T, dsn string, conns int) *bun.DB {
 	t.Helper()
-	db, done, err := models.Open(t.Context(), dsn, conns)
+	db, done, err := postgres.Open(t.Context(), dsn, conns)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	return db
@@ -31,13 +31,13 @@ func requireOutage(t *testing.T, within time.Duration, call func() error) {
 	clock := testrun.StartQuietClock()
 	err := call()
 	require.Error(t, err)
-	require.True(t, models.IsOutage(err), "%v", err)
+	require.True(t, postgres.IsOutage(err), "%v", err)
 	require.Less(t, clock.Elapsed(), within, "%v", err)
 }
 
 func ask(db bun.IDB) func() error {
 	return func() error {
-		_, err := models.Now(context.Background(), db)
+		_, err := postgres.Now(context.Background(), db)
 		return err
 	}
 }
@@ -145,7 +145,7 @@ func TestOpen(t *testing.T) {
 
 		testrun.Eventually(t, "the transaction is ended", func() bool { err = ask(tx)(); return err != nil })
 
-		require.True(t, models.IsOutage(err), "%v", err)
+		require.True(t, postgres.IsOutage(err), "%v", err)
 	})
 
 	t.Run("CancelsASlowStatement", func(t *testing.T) {
@@ -183,16 +183,16 @@ func TestIsOutage(t *testing.T) {
 		"22P02": false, "23505": false, "25P02": false, "42601": false, "42P01": false, "XX000": false,
 	} {
 		err := fmt.Errorf("submit job job_1: %w", &pgconn.PgError{Code: code, Severity: "ERROR"})
-		require.Equal(t, outage, models.IsOutage(err), code)
+		require.Equal(t, outage, postgres.IsOutage(err), code)
 	}
-	require.True(t, models.IsOutage(&pgconn.PgError{Code: "XX000", Severity: "PANIC"}))
+	require.True(t, postgres.IsOutage(&pgconn.PgError{Code: "XX000", Severity: "PANIC"}))
 	for code, is := range map[string][2]bool{ // busy, and reached otherwise
 		"57014": {true, false}, "55P03": {true, false}, "40001": {true, false}, "40P01": {true, false}, "25P03": {true, false},
 		"53100": {false, true}, "25006": {false, true}, "58030": {false, true}, "57P01": {}, "08006": {},
 	} {
 		err := fmt.Errorf("submit job job_1: %w", &pgconn.PgError{Code: code, Severity: "ERROR"})
-		require.Equal(t, is, [2]bool{models.IsBusy(err), models.Answers(err)}, code)
+		require.Equal(t, is, [2]bool{postgres.IsBusy(err), postgres.Answers(err)}, code)
 	}
-	require.True(t, models.IsBusy(fmt.Errorf("submit: %w", models.ErrLostRace)))
-	require.False(t, models.IsOutage(nil))
+	require.True(t, postgres.IsBusy(fmt.Errorf("submit: %w", postgres.ErrLostRace)))
+	require.False(t, postgres.IsOutage(nil))
 }
