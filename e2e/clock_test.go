@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
@@ -29,10 +29,10 @@ func TestLinksKeepPostgreSQLsTime(t *testing.T) {
 			clock.Set(t, ahead)
 			s := newServersOver(t, clock.DSN)
 			signs, judges := s.api(t), s.api(t)
-			c, err := client.New("http://"+signs.address, s.key(t, models.RoleClient))
+			c, err := client.New("http://"+signs.address, s.key(t, access.RoleClient))
 			require.NoError(t, err)
 			id := drill(t, c, 1)
-			worker, lease := leased(t, signs.address, s.key(t, models.RoleWorker))
+			worker, lease := leased(t, signs.address, s.key(t, access.RoleWorker))
 
 			video := []byte("a video")
 			sum, size, err := client.Checksum(bytes.NewReader(video))

@@ -24,6 +24,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
@@ -45,7 +46,7 @@ func TestCutOffAPI(t *testing.T) {
 
 		s := newServers(t)
 		sick, well := s.api(t), s.api(t)
-		c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
+		c, err := client.New("http://"+well.address, s.key(t, access.RoleOperator))
 		require.NoError(t, err)
 		s.agent(t, "agent-0", sick.address)
 		id := drill(t, c, 20)
@@ -83,7 +84,7 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 	for n := range 4 {
 		s.agent(t, fmt.Sprintf("agent-%d", n), s.balancer.Addr().String())
 	}
-	c, err := client.New("http://"+well.address, s.key(t, models.RoleOperator))
+	c, err := client.New("http://"+well.address, s.key(t, access.RoleOperator))
 	require.NoError(t, err)
 	waiting(t, c, 4)
 	var all []string
@@ -98,7 +99,7 @@ func cutOff(t *testing.T, fault func(*faultproxy.Proxy)) {
 	fault(sick.postgres)
 	fault(sick.redis)
 	s.balancer.lead(sick.address, well.address)
-	testrun.Eventually(t, "it refuses, and closes the connection", func() bool { return sick.turnsAway(t, s.key(t, models.RoleClient)) })
+	testrun.Eventually(t, "it refuses, and closes the connection", func() bool { return sick.turnsAway(t, s.key(t, access.RoleClient)) })
 
 	for _, id := range all {
 		done := until(t, c, id, completed)
@@ -170,7 +171,7 @@ func newServersOver(t *testing.T, dsn string) *servers {
 func (s *servers) secrets() string { return filepath.Join(s.dir, "secrets.json") }
 
 // key creates a key with a role.
-func (s *servers) key(t *testing.T, role models.Role) string {
+func (s *servers) key(t *testing.T, role access.Role) string {
 	t.Helper()
 	_, key, err := (&auth.Keys{DB: s.db}).Create(t.Context(), jobs.Host, auth.NewKey{AccountID: s.account, Role: role, Name: "test"})
 	require.NoError(t, err)
@@ -223,7 +224,7 @@ func (a *api) turnsAway(t *testing.T, key string) bool {
 // agent starts an agent that reaches the API at an address.
 func (s *servers) agent(t *testing.T, instance, address string) {
 	t.Helper()
-	env := append(os.Environ(), "REELAY_API_KEY="+s.key(t, models.RoleWorker), "REELAY_ENDPOINT=http://"+address,
+	env := append(os.Environ(), "REELAY_API_KEY="+s.key(t, access.RoleWorker), "REELAY_ENDPOINT=http://"+address,
 		"REELAY_AGENT_INSTANCE_ID="+instance, "REELAY_AGENT_WORK_DIR="+filepath.Join(s.dir, "work"),
 		"REELAY_AGENT_RUNTIME=drill="+reelay+" runtime drill")
 	s.run(t, "agent", env)

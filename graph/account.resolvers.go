@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error) {
@@ -33,7 +34,7 @@ func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string)
 }
 
 func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error) {
-	return connected(r.Reads.History.Audit(ctx, principal(ctx), models.AuditFilter{
+	return connected(r.Reads.History.Audit(ctx, principal(ctx), access.AuditFilter{
 		Target: valueOr(target, ""), Actor: valueOr(actor, ""), Action: valueOr(action, ""),
 		Since: valueOr(since, time.Time{}), Until: valueOr(until, time.Time{}),
 	}, pageOf(first, after)))

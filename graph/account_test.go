@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +28,7 @@ func TestApiKeys(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		made := at[map[string]any](t, a.as(t, models.RoleAdmin, createKey, map[string]any{
+		made := at[map[string]any](t, a.as(t, access.RoleAdmin, createKey, map[string]any{
 			"a": a.Account.ID, "r": "CLIENT", "n": "production", "e": time.Now().Add(time.Hour),
 		}), "createApiKey")
 		secret := made["secret"].(string)
@@ -35,7 +36,7 @@ func TestApiKeys(t *testing.T) {
 		role := at[string](t, ask(t, a.url, secret, "{ viewer { role } }", nil).Data, "viewer", "role")
 		require.Equal(t, "CLIENT", role)
 
-		key := at[map[string]any](t, a.as(t, models.RoleAdmin, listKeys, map[string]any{"a": a.Account.ID}), "apiKeys", 0)
+		key := at[map[string]any](t, a.as(t, access.RoleAdmin, listKeys, map[string]any{"a": a.Account.ID}), "apiKeys", 0)
 		require.Equal(t, made["id"], key["id"])
 		require.True(t, strings.HasPrefix(secret, key["prefix"].(string)))
 		require.Len(t, key["prefix"], len("rl_live_")+4)
@@ -43,17 +44,17 @@ func TestApiKeys(t *testing.T) {
 		require.NotNil(t, key["expiresAt"])
 		require.Nil(t, key["revokedAt"])
 
-		a.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": made["id"]})
+		a.as(t, access.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": made["id"]})
 
 		require.Equal(t, http.StatusUnauthorized, ask(t, a.url, secret, "{ viewer { role } }", nil).status)
-		require.NotNil(t, at[any](t, a.as(t, models.RoleAdmin, listKeys, nil), "apiKeys", 0, "revokedAt"))
+		require.NotNil(t, at[any](t, a.as(t, access.RoleAdmin, listKeys, nil), "apiKeys", 0, "revokedAt"))
 	})
 
 	t.Run("AreForAdminsOnly", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
+		for _, role := range []access.Role{access.RoleClient, access.RoleOperator, access.RoleWorker} {
 			for name, query := range map[string]string{"create": createKey, "list": listKeys,
 				"revoke": `mutation ($a: ID!) { revokeApiKey(id: $a) }`} {
 				got := ask(t, a.url, a.Secrets[role], query, map[string]any{"a": a.Account.ID, "r": "ADMIN", "n": "mine"})
@@ -71,7 +72,7 @@ func TestApiKeys(t *testing.T) {
 		job := a.Submit(t)
 		var open []*socket
 		for _, replica := range []*api{a, a, other} { // two of them share one check
-			s := dial(t, replica.url, a.Secrets[models.RoleClient])
+			s := dial(t, replica.url, a.Secrets[access.RoleClient])
 			require.Equal(t, "connection_ack", s.next().Type)
 			s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 			require.Equal(t, "next", s.next().Type)
@@ -81,10 +82,10 @@ func TestApiKeys(t *testing.T) {
 		for !strings.Contains(events.Text(), `"status":"QUEUED"`) {
 			require.True(t, events.Scan(), "the stream ended")
 		}
-		bystander := dial(t, other.url, a.Secrets[models.RoleOperator])
+		bystander := dial(t, other.url, a.Secrets[access.RoleOperator])
 		require.Equal(t, "connection_ack", bystander.next().Type)
 
-		a.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": a.Client.KeyID})
+		a.as(t, access.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": a.Client.KeyID})
 
 		for _, s := range open {
 			require.EqualValues(t, 4401, s.closed())
@@ -105,7 +106,7 @@ func (a *api) events(t *testing.T, id models.JobID) *bufio.Scanner {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, bytes.NewReader(body))
 	require.NoError(t, err)
 	req.Header = http.Header{
-		"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[models.RoleClient]},
+		"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[access.RoleClient]},
 	}
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
@@ -122,21 +123,21 @@ func TestAccounts(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		made := at[map[string]any](t, a.as(t, models.RoleAdmin, `mutation { createAccount(input: {name: "acme", tier: PRO, maxRunning: 3}) {
+		made := at[map[string]any](t, a.as(t, access.RoleAdmin, `mutation { createAccount(input: {name: "acme", tier: PRO, maxRunning: 3}) {
 			id name tier maxQueued maxRunning submitsPerMinute } }`, nil), "createAccount")
 		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "PRO", "maxQueued": 200.0, "maxRunning": 3.0,
 			"submitsPerMinute": 30.0}, made)
 
-		changed := at[map[string]any](t, a.as(t, models.RoleOperator, update,
+		changed := at[map[string]any](t, a.as(t, access.RoleOperator, update,
 			map[string]any{"id": made["id"], "i": map[string]any{"tier": "ENTERPRISE"}}), "updateAccount")
 
 		require.Equal(t, map[string]any{"id": made["id"], "name": "acme", "tier": "ENTERPRISE", "maxQueued": 5000.0, "maxRunning": 3.0,
 			"submitsPerMinute": 300.0},
 			changed, "a limit of its own stays")
-		list := a.as(t, models.RoleOperator, `{ accounts(first: 1) { edges { cursor node { id name } } pageInfo { hasNextPage } } }`, nil)
+		list := a.as(t, access.RoleOperator, `{ accounts(first: 1) { edges { cursor node { id name } } pageInfo { hasNextPage } } }`, nil)
 		require.Equal(t, made["id"], at[string](t, list, "accounts", "edges", 0, "node", "id"))
 		require.True(t, at[bool](t, list, "accounts", "pageInfo", "hasNextPage"))
-		node := a.as(t, models.RoleOperator, `query ($id: ID!) { node(id: $id) { ... on Account { maxRunning } } }`,
+		node := a.as(t, access.RoleOperator, `query ($id: ID!) { node(id: $id) { ... on Account { maxRunning } } }`,
 			map[string]any{"id": made["id"]})
 		require.EqualValues(t, 3, at[float64](t, node, "node", "maxRunning"))
 	})
@@ -149,25 +150,25 @@ func TestAccounts(t *testing.T) {
 		for name, c := range map[string]struct {
 			id    any
 			input map[string]any
-			role  models.Role
+			role  access.Role
 			code  string
 		}{
-			"a negative cap":          {a.Account.ID, map[string]any{"maxRunning": -1}, models.RoleOperator, "INVALID_INPUT"},
-			"a cap beyond a million":  {a.Account.ID, map[string]any{"maxQueued": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
-			"too many submits":        {a.Account.ID, map[string]any{"submitsPerMinute": 1_000_001}, models.RoleOperator, "INVALID_INPUT"},
-			"no name":                 {a.Account.ID, map[string]any{"name": "  "}, models.RoleOperator, "INVALID_INPUT"},
-			"a name with a line feed": {a.Account.ID, map[string]any{"name": "a\nb"}, models.RoleOperator, "INVALID_INPUT"},
-			"the operators' tier":     {a.Account.ID, map[string]any{"tier": "CRITICAL"}, models.RoleOperator, "FORBIDDEN"},
-			"a client's word":         {a.Account.ID, map[string]any{"maxRunning": 5}, models.RoleClient, "FORBIDDEN"},
-			"a missing account":       {models.NewAccountID(), map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
-			"an id of another kind":   {a.Client.KeyID, map[string]any{"maxRunning": 5}, models.RoleOperator, "NOT_FOUND"},
+			"a negative cap":          {a.Account.ID, map[string]any{"maxRunning": -1}, access.RoleOperator, "INVALID_INPUT"},
+			"a cap beyond a million":  {a.Account.ID, map[string]any{"maxQueued": 1_000_001}, access.RoleOperator, "INVALID_INPUT"},
+			"too many submits":        {a.Account.ID, map[string]any{"submitsPerMinute": 1_000_001}, access.RoleOperator, "INVALID_INPUT"},
+			"no name":                 {a.Account.ID, map[string]any{"name": "  "}, access.RoleOperator, "INVALID_INPUT"},
+			"a name with a line feed": {a.Account.ID, map[string]any{"name": "a\nb"}, access.RoleOperator, "INVALID_INPUT"},
+			"the operators' tier":     {a.Account.ID, map[string]any{"tier": "CRITICAL"}, access.RoleOperator, "FORBIDDEN"},
+			"a client's word":         {a.Account.ID, map[string]any{"maxRunning": 5}, access.RoleClient, "FORBIDDEN"},
+			"a missing account":       {models.NewAccountID(), map[string]any{"maxRunning": 5}, access.RoleOperator, "NOT_FOUND"},
+			"an id of another kind":   {a.Client.KeyID, map[string]any{"maxRunning": 5}, access.RoleOperator, "NOT_FOUND"},
 		} {
 			got := ask(t, a.url, a.Secrets[c.role], update, map[string]any{"id": c.id, "i": c.input})
 
 			require.Equal(t, []string{c.code}, got.codes(), name)
 		}
 		for _, input := range []string{`{tier: PRO}`, `{name: "acme"}`, `{name: "", tier: PRO}`} {
-			got := ask(t, a.url, a.Secrets[models.RoleAdmin], "mutation { createAccount(input: "+input+") { id } }", nil)
+			got := ask(t, a.url, a.Secrets[access.RoleAdmin], "mutation { createAccount(input: "+input+") { id } }", nil)
 
 			require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), input)
 		}
@@ -187,7 +188,7 @@ func TestCancellation(t *testing.T) {
 		own, foreign := a.Submit(t).ID, a.Submit(t).ID
 
 		a.client(t, cancel, map[string]any{"id": own})
-		told := a.as(t, models.RoleOperator, cancel, map[string]any{"id": foreign})
+		told := a.as(t, access.RoleOperator, cancel, map[string]any{"id": foreign})
 
 		require.Equal(t, "test OPERATOR", at[string](t, told, "cancelJob", "cancellation", "by"))
 		require.Equal(t, "test CLIENT", at[string](t, a.client(t, show, map[string]any{"id": own}), "job", "cancellation", "by"))

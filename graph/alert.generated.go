@@ -13,16 +13,17 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type AlertResolver interface {
-	RunbookURL(ctx context.Context, obj *models.Alert) (*string, error)
+	RunbookURL(ctx context.Context, obj *alerts.Alert) (*string, error)
 
-	AcknowledgedBy(ctx context.Context, obj *models.Alert) (*string, error)
-	Notices(ctx context.Context, obj *models.Alert) ([]*models.Notice, error)
+	AcknowledgedBy(ctx context.Context, obj *alerts.Alert) (*string, error)
+	Notices(ctx context.Context, obj *alerts.Alert) ([]*alerts.Notice, error)
 }
 type AlertRuleResolver interface {
 	ForSeconds(ctx context.Context, obj *alert.Rule) (float64, error)
@@ -30,9 +31,9 @@ type AlertRuleResolver interface {
 	RunbookURL(ctx context.Context, obj *alert.Rule) (string, error)
 }
 type AlertSilenceResolver interface {
-	Rule(ctx context.Context, obj *models.Silence) (*string, error)
+	Rule(ctx context.Context, obj *alerts.Silence) (*string, error)
 
-	CreatedBy(ctx context.Context, obj *models.Silence) (*string, error)
+	CreatedBy(ctx context.Context, obj *alerts.Silence) (*string, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -43,7 +44,7 @@ type AlertSilenceResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Alert_id(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_id(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -66,7 +67,7 @@ func (ec *executionContext) fieldContext_Alert_id(_ context.Context, field graph
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_name(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_name(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -89,7 +90,7 @@ func (ec *executionContext) fieldContext_Alert_name(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_severity(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_severity(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -101,8 +102,8 @@ func (ec *executionContext) _Alert_severity(ctx context.Context, field graphql.C
 			return obj.Severity, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Severity) graphql.Marshaler {
-			return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v alerts.Severity) graphql.Marshaler {
+			return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx, selections, v)
 		},
 		true,
 		true,
@@ -112,7 +113,7 @@ func (ec *executionContext) fieldContext_Alert_severity(_ context.Context, field
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Severity does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_message(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_message(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -135,7 +136,7 @@ func (ec *executionContext) fieldContext_Alert_message(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_value(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_value(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -158,7 +159,7 @@ func (ec *executionContext) fieldContext_Alert_value(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_threshold(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_threshold(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -181,7 +182,7 @@ func (ec *executionContext) fieldContext_Alert_threshold(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_runbookUrl(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_runbookUrl(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -204,7 +205,7 @@ func (ec *executionContext) fieldContext_Alert_runbookUrl(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Alert", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_since(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_since(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -227,7 +228,7 @@ func (ec *executionContext) fieldContext_Alert_since(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_firedAt(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_firedAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -250,7 +251,7 @@ func (ec *executionContext) fieldContext_Alert_firedAt(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_resolvedAt(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_resolvedAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -273,7 +274,7 @@ func (ec *executionContext) fieldContext_Alert_resolvedAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_acknowledgedAt(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_acknowledgedAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -296,7 +297,7 @@ func (ec *executionContext) fieldContext_Alert_acknowledgedAt(_ context.Context,
 	return graphql.NewScalarFieldContext("Alert", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_acknowledgedBy(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_acknowledgedBy(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -319,7 +320,7 @@ func (ec *executionContext) fieldContext_Alert_acknowledgedBy(_ context.Context,
 	return graphql.NewScalarFieldContext("Alert", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Alert_notices(ctx context.Context, field graphql.CollectedField, obj *models.Alert) (ret graphql.Marshaler) {
+func (ec *executionContext) _Alert_notices(ctx context.Context, field graphql.CollectedField, obj *alerts.Alert) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -331,8 +332,8 @@ func (ec *executionContext) _Alert_notices(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Alert().Notices(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.Notice) graphql.Marshaler {
-			return ec.marshalNAlertNotice2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*alerts.Notice) graphql.Marshaler {
+			return ec.marshalNAlertNotice2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNoticeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -351,7 +352,7 @@ func (ec *executionContext) fieldContext_Alert_notices(_ context.Context, field 
 	return fc, nil
 }
 
-func (ec *executionContext) _AlertNotice_event(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_event(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -363,8 +364,8 @@ func (ec *executionContext) _AlertNotice_event(ctx context.Context, field graphq
 			return obj.Event, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.NoticeEvent) graphql.Marshaler {
-			return ec.marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeEvent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v alerts.NoticeEvent) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNoticeEvent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -374,7 +375,7 @@ func (ec *executionContext) fieldContext_AlertNotice_event(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_route(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_route(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -397,7 +398,7 @@ func (ec *executionContext) fieldContext_AlertNotice_route(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_createdAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -420,7 +421,7 @@ func (ec *executionContext) fieldContext_AlertNotice_createdAt(_ context.Context
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_tries(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_tries(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -443,7 +444,7 @@ func (ec *executionContext) fieldContext_AlertNotice_tries(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_sentAt(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_sentAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -466,7 +467,7 @@ func (ec *executionContext) fieldContext_AlertNotice_sentAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_nextAt(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_nextAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -489,7 +490,7 @@ func (ec *executionContext) fieldContext_AlertNotice_nextAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("AlertNotice", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AlertNotice_lastError(ctx context.Context, field graphql.CollectedField, obj *models.Notice) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertNotice_lastError(ctx context.Context, field graphql.CollectedField, obj *alerts.Notice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -570,8 +571,8 @@ func (ec *executionContext) _AlertRoute_severities(ctx context.Context, field gr
 			return obj.Severities, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.Severity) graphql.Marshaler {
-			return ec.marshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverityᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []alerts.Severity) graphql.Marshaler {
+			return ec.marshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverityᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -639,8 +640,8 @@ func (ec *executionContext) _AlertRule_severity(ctx context.Context, field graph
 			return obj.Severity, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Severity) graphql.Marshaler {
-			return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v alerts.Severity) graphql.Marshaler {
+			return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx, selections, v)
 		},
 		true,
 		true,
@@ -834,7 +835,7 @@ func (ec *executionContext) fieldContext_AlertRule_runbookUrl(_ context.Context,
 	return graphql.NewScalarFieldContext("AlertRule", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_id(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_id(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -857,7 +858,7 @@ func (ec *executionContext) fieldContext_AlertSilence_id(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("AlertSilence", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_rule(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_rule(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -880,7 +881,7 @@ func (ec *executionContext) fieldContext_AlertSilence_rule(_ context.Context, fi
 	return graphql.NewScalarFieldContext("AlertSilence", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_reason(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_reason(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -903,7 +904,7 @@ func (ec *executionContext) fieldContext_AlertSilence_reason(_ context.Context, 
 	return graphql.NewScalarFieldContext("AlertSilence", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_createdAt(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -926,7 +927,7 @@ func (ec *executionContext) fieldContext_AlertSilence_createdAt(_ context.Contex
 	return graphql.NewScalarFieldContext("AlertSilence", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_createdBy(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_createdBy(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -949,7 +950,7 @@ func (ec *executionContext) fieldContext_AlertSilence_createdBy(_ context.Contex
 	return graphql.NewScalarFieldContext("AlertSilence", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AlertSilence_until(ctx context.Context, field graphql.CollectedField, obj *models.Silence) (ret graphql.Marshaler) {
+func (ec *executionContext) _AlertSilence_until(ctx context.Context, field graphql.CollectedField, obj *alerts.Silence) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -986,7 +987,7 @@ func (ec *executionContext) fieldContext_AlertSilence_until(_ context.Context, f
 
 var alertImplementors = []string{"Alert", "Node"}
 
-func (ec *executionContext) _Alert(ctx context.Context, sel ast.SelectionSet, obj *models.Alert) graphql.Marshaler {
+func (ec *executionContext) _Alert(ctx context.Context, sel ast.SelectionSet, obj *alerts.Alert) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, alertImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1183,7 +1184,7 @@ func (ec *executionContext) _Alert(ctx context.Context, sel ast.SelectionSet, ob
 
 var alertNoticeImplementors = []string{"AlertNotice"}
 
-func (ec *executionContext) _AlertNotice(ctx context.Context, sel ast.SelectionSet, obj *models.Notice) graphql.Marshaler {
+func (ec *executionContext) _AlertNotice(ctx context.Context, sel ast.SelectionSet, obj *alerts.Notice) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, alertNoticeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1453,7 +1454,7 @@ func (ec *executionContext) _AlertRule(ctx context.Context, sel ast.SelectionSet
 
 var alertSilenceImplementors = []string{"AlertSilence"}
 
-func (ec *executionContext) _AlertSilence(ctx context.Context, sel ast.SelectionSet, obj *models.Silence) graphql.Marshaler {
+func (ec *executionContext) _AlertSilence(ctx context.Context, sel ast.SelectionSet, obj *alerts.Silence) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, alertSilenceImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1584,11 +1585,11 @@ func (ec *executionContext) _AlertSilence(ctx context.Context, sel ast.Selection
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlertᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.Alert) graphql.Marshaler {
+func (ec *executionContext) marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlertᚄ(ctx context.Context, sel ast.SelectionSet, v []*alerts.Alert) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlert(ctx, sel, v[i])
+		return ec.marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlert(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1600,7 +1601,7 @@ func (ec *executionContext) marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlert(ctx context.Context, sel ast.SelectionSet, v *models.Alert) graphql.Marshaler {
+func (ec *executionContext) marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlert(ctx context.Context, sel ast.SelectionSet, v *alerts.Alert) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1610,11 +1611,11 @@ func (ec *executionContext) marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmo
 	return ec._Alert(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAlertNotice2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.Notice) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertNotice2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNoticeᚄ(ctx context.Context, sel ast.SelectionSet, v []*alerts.Notice) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAlertNotice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐNotice(ctx, sel, v[i])
+		return ec.marshalNAlertNotice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNotice(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1626,7 +1627,7 @@ func (ec *executionContext) marshalNAlertNotice2ᚕᚖgithubᚗcomᚋreelayᚋre
 	return ret
 }
 
-func (ec *executionContext) marshalNAlertNotice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐNotice(ctx context.Context, sel ast.SelectionSet, v *models.Notice) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertNotice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNotice(ctx context.Context, sel ast.SelectionSet, v *alerts.Notice) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1688,11 +1689,11 @@ func (ec *executionContext) marshalNAlertRule2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._AlertRule(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNAlertSilence2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilenceᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.Silence) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertSilence2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilenceᚄ(ctx context.Context, sel ast.SelectionSet, v []*alerts.Silence) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilence(ctx, sel, v[i])
+		return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilence(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1704,7 +1705,7 @@ func (ec *executionContext) marshalNAlertSilence2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilence(ctx context.Context, sel ast.SelectionSet, v *models.Silence) graphql.Marshaler {
+func (ec *executionContext) marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilence(ctx context.Context, sel ast.SelectionSet, v *alerts.Silence) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1714,13 +1715,13 @@ func (ec *executionContext) marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreel
 	return ec._AlertSilence(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx context.Context, v any) (models.Severity, error) {
+func (ec *executionContext) unmarshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx context.Context, v any) (alerts.Severity, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.Severity(tmp)
+	res := alerts.Severity(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx context.Context, sel ast.SelectionSet, v models.Severity) graphql.Marshaler {
+func (ec *executionContext) marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx context.Context, sel ast.SelectionSet, v alerts.Severity) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1731,13 +1732,13 @@ func (ec *executionContext) marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmo
 	return res
 }
 
-func (ec *executionContext) unmarshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverityᚄ(ctx context.Context, v any) ([]models.Severity, error) {
+func (ec *executionContext) unmarshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverityᚄ(ctx context.Context, v any) ([]alerts.Severity, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error
-	res := make([]models.Severity, len(vSlice))
+	res := make([]alerts.Severity, len(vSlice))
 	for i := range vSlice {
 		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
-		res[i], err = ec.unmarshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx, vSlice[i])
+		res[i], err = ec.unmarshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx, vSlice[i])
 		if err != nil {
 			return nil, err
 		}
@@ -1745,11 +1746,11 @@ func (ec *executionContext) unmarshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelay
 	return res, nil
 }
 
-func (ec *executionContext) marshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverityᚄ(ctx context.Context, sel ast.SelectionSet, v []models.Severity) graphql.Marshaler {
+func (ec *executionContext) marshalNSeverity2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverityᚄ(ctx context.Context, sel ast.SelectionSet, v []alerts.Severity) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSeverity(ctx, sel, v[i])
+		return ec.marshalNSeverity2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSeverity(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -10,18 +10,19 @@ import (
 
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
-func (r *alertResolver) RunbookURL(ctx context.Context, obj *models.Alert) (*string, error) {
+func (r *alertResolver) RunbookURL(ctx context.Context, obj *alerts.Alert) (*string, error) {
 	url := r.Alerts.RunbookURL(obj.Rule)
 	return &url, nil
 }
 
-func (r *alertResolver) AcknowledgedBy(ctx context.Context, obj *models.Alert) (*string, error) {
+func (r *alertResolver) AcknowledgedBy(ctx context.Context, obj *alerts.Alert) (*string, error) {
 	return keyName(ctx, obj.AcknowledgedBy)
 }
 
-func (r *alertResolver) Notices(ctx context.Context, obj *models.Alert) ([]*models.Notice, error) {
+func (r *alertResolver) Notices(ctx context.Context, obj *alerts.Alert) ([]*alerts.Notice, error) {
 	return r.Alerts.Notices(ctx, principal(ctx), obj.ID)
 }
 
@@ -33,26 +34,26 @@ func (r *alertRuleResolver) RunbookURL(ctx context.Context, obj *alert.Rule) (st
 	return r.Alerts.RunbookURL(obj.Name), nil
 }
 
-func (r *alertSilenceResolver) Rule(ctx context.Context, obj *models.Silence) (*string, error) {
+func (r *alertSilenceResolver) Rule(ctx context.Context, obj *alerts.Silence) (*string, error) {
 	if obj.Rule == "" {
 		return nil, nil
 	}
 	return &obj.Rule, nil
 }
 
-func (r *alertSilenceResolver) CreatedBy(ctx context.Context, obj *models.Silence) (*string, error) {
+func (r *alertSilenceResolver) CreatedBy(ctx context.Context, obj *alerts.Silence) (*string, error) {
 	return keyName(ctx, obj.CreatedBy)
 }
 
-func (r *mutationResolver) AcknowledgeAlert(ctx context.Context, id string) (*models.Alert, error) {
+func (r *mutationResolver) AcknowledgeAlert(ctx context.Context, id string) (*alerts.Alert, error) {
 	return r.Alerts.Acknowledge(ctx, principal(ctx), models.AlertID(id))
 }
 
-func (r *mutationResolver) SilenceAlerts(ctx context.Context, rule *string, minutes int, reason string) (*models.Silence, error) {
+func (r *mutationResolver) SilenceAlerts(ctx context.Context, rule *string, minutes int, reason string) (*alerts.Silence, error) {
 	return r.Alerts.Silence(ctx, principal(ctx), valueOr(rule, ""), minutes, reason)
 }
 
-func (r *mutationResolver) EndSilence(ctx context.Context, id string) (*models.Silence, error) {
+func (r *mutationResolver) EndSilence(ctx context.Context, id string) (*alerts.Silence, error) {
 	return r.Alerts.EndSilence(ctx, principal(ctx), models.SilenceID(id))
 }
 
@@ -64,7 +65,7 @@ func (r *mutationResolver) TestAlertRoute(ctx context.Context, name string) (*st
 	return &failure, nil
 }
 
-func (r *queryResolver) Alerts(ctx context.Context, active *bool) ([]*models.Alert, error) {
+func (r *queryResolver) Alerts(ctx context.Context, active *bool) ([]*alerts.Alert, error) {
 	return r.Resolver.Alerts.List(ctx, principal(ctx), valueOr(active, true))
 }
 
@@ -72,7 +73,7 @@ func (r *queryResolver) AlertRules(ctx context.Context) ([]*alert.Rule, error) {
 	return r.Resolver.Alerts.Rules(principal(ctx))
 }
 
-func (r *queryResolver) AlertSilences(ctx context.Context) ([]*models.Silence, error) {
+func (r *queryResolver) AlertSilences(ctx context.Context) ([]*alerts.Silence, error) {
 	return r.Resolver.Alerts.Silences(ctx, principal(ctx))
 }
 

@@ -14,17 +14,19 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // willing is a provider that does what it is asked.
 type willing struct{ fleet.Provider }
 
-func (willing) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+func (willing) Preempt(context.Context, *capacity.Pool, fleet.Instance, time.Duration) error {
 	return nil
 }
 
-func (willing) Delete(context.Context, *models.Pool, []fleet.Instance) map[string]error { return nil }
+func (willing) Delete(context.Context, *capacity.Pool, []fleet.Instance) map[string]error { return nil }
 
 // act prepares the object of an operator's mutation, and returns the mutation's arguments and
 // selection.
@@ -49,19 +51,19 @@ const poolInput = `input: {name: "fakes", provider: "fake", region: "here", gpuT
 func onDeadLetter(t *testing.T, a *api) string {
 	t.Helper()
 	a.fail(t, a.Worker(t, "i-1"), "a face")
-	return onID(at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id"))
+	return onID(at[string](t, a.as(t, access.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id"))
 }
 
 func onMember(t *testing.T, a *api) string {
 	t.Helper()
-	p, _ := a.NewMember(t, "ana@example.com", models.RoleViewer)
+	p, _ := a.NewMember(t, "ana@example.com", access.RoleViewer)
 	return onID(p.Member.ID)
 }
 
 func onBulk(t *testing.T, a *api) string {
 	t.Helper()
 	a.Submit(t)
-	started := a.as(t, models.RoleOperator, `mutation { startBulkOperation(action: CANCEL, filter: {}) { id } }`, nil)
+	started := a.as(t, access.RoleOperator, `mutation { startBulkOperation(action: CANCEL, filter: {}) { id } }`, nil)
 	return onID(at[string](t, started, "startBulkOperation", "id"))
 }
 
@@ -158,13 +160,13 @@ var acts = map[string]act{
 	"discardDeadLetter": onDeadLetter,
 	"discardDeadLetters": func(t *testing.T, a *api) string {
 		onDeadLetter(t, a)
-		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node",
+		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, access.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node",
 			"fingerprint"))
 	},
 	"redriveDeadLetters": plain(""),
 	"saveView":           plain(`(name: "Stuck", query: "status=RUNNING") { id }`),
 	"deleteView": func(t *testing.T, a *api) string {
-		saved := a.as(t, models.RoleOperator, `mutation { saveView(name: "Stuck", query: "", shared: true) { id } }`, nil)
+		saved := a.as(t, access.RoleOperator, `mutation { saveView(name: "Stuck", query: "", shared: true) { id } }`, nil)
 		return fmt.Sprintf("(id: %q)", at[string](t, saved, "saveView", "id"))
 	},
 	"updateSchedule":         onSchedule(`, input: {name: "news", everySeconds: 60, job: {model: "testcard", prompt: "x"}}`, "{ id }"),
@@ -214,7 +216,7 @@ var acts = map[string]act{
 	},
 	"createMember": plain(`(email: "new@example.com", role: VIEWER) { expiresAt }`),
 	"updateMember": func(t *testing.T, a *api) string {
-		p, _ := a.NewMember(t, "ana@example.com", models.RoleViewer)
+		p, _ := a.NewMember(t, "ana@example.com", access.RoleViewer)
 		return fmt.Sprintf("(id: %q, role: OPERATOR) { id }", p.Member.ID)
 	},
 	"disableMember":       onMember,
@@ -239,22 +241,22 @@ func TestAuditLog(t *testing.T) {
 		t.Parallel()
 
 		for _, field := range graph.NewExecutableSchema(graph.Config{}).Schema().Mutation.Fields {
-			role := models.RoleClient
+			role := access.RoleClient
 			if given := field.Directives.ForName("auth").Arguments.ForName("role"); given != nil {
-				role = models.Role(given.Value.Raw)
+				role = access.Role(given.Value.Raw)
 			}
-			if role == models.RoleWorker {
+			if role == access.RoleWorker {
 				continue
 			}
 			prepare, known := acts[field.Name]
 			if !known {
 				require.Contains(t, ownActs, field.Name,
 					"write down what %s does (Principal.audit), and add it to acts; or to ownActs, if it is about the caller's own rows alone", field.Name)
-				require.Equal(t, models.RoleClient, role, "%s is for operators", field.Name)
+				require.Equal(t, access.RoleClient, role, "%s is for operators", field.Name)
 				continue
 			}
-			if role == models.RoleClient {
-				role = models.RoleOperator
+			if role == access.RoleClient {
+				role = access.RoleOperator
 			}
 			t.Run(field.Name, func(t *testing.T) {
 				t.Parallel()
@@ -267,7 +269,7 @@ func TestAuditLog(t *testing.T) {
 				a.as(t, role, mutation, nil)
 
 				require.Equal(t, before+1, a.Count(t, "audit_log"))
-				row := at[map[string]any](t, a.as(t, models.RoleAdmin, newestAct, nil), "auditLog", "edges", 0, "node")
+				row := at[map[string]any](t, a.as(t, access.RoleAdmin, newestAct, nil), "auditLog", "edges", 0, "node")
 				require.Equal(t, field.Name, row["action"])
 				require.Equal(t, "test "+string(role), row["actor"])
 				require.NotEmpty(t, row["keyId"])
@@ -300,23 +302,23 @@ func TestAuditLog(t *testing.T) {
 
 		a := newAPI(t)
 		for _, tier := range []string{"PRO", "FREE", "PRO"} {
-			a.as(t, models.RoleOperator, fmt.Sprintf("mutation { pauseQueue(tier: %s) { tier } }", tier), nil)
+			a.as(t, access.RoleOperator, fmt.Sprintf("mutation { pauseQueue(tier: %s) { tier } }", tier), nil)
 		}
 		const search = `query ($after: String) { auditLog(target: "PRO", first: 1, after: $after) {
 			edges { cursor node { action target payload } } pageInfo { hasNextPage endCursor } } }`
 
-		first := a.as(t, models.RoleAdmin, search, nil)
+		first := a.as(t, access.RoleAdmin, search, nil)
 		require.True(t, at[bool](t, first, "auditLog", "pageInfo", "hasNextPage"))
-		second := a.as(t, models.RoleAdmin, search, map[string]any{"after": at[string](t, first, "auditLog", "pageInfo", "endCursor")})
+		second := a.as(t, access.RoleAdmin, search, map[string]any{"after": at[string](t, first, "auditLog", "pageInfo", "endCursor")})
 
 		require.False(t, at[bool](t, second, "auditLog", "pageInfo", "hasNextPage"))
 		require.Equal(t, "PRO", at[string](t, second, "auditLog", "edges", 0, "node", "target"))
 		require.NotEqual(t, at[string](t, first, "auditLog", "edges", 0, "cursor"), at[string](t, second, "auditLog", "edges", 0, "cursor"))
-		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
+		for _, role := range []access.Role{access.RoleClient, access.RoleOperator, access.RoleWorker} {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], newestAct, nil).codes(), role)
 		}
 		for _, bad := range []string{"x", base64.RawURLEncoding.EncodeToString([]byte("after:" + string(models.NewAuditID())))} {
-			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleAdmin], search, map[string]any{"after": bad}).codes(),
+			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[access.RoleAdmin], search, map[string]any{"after": bad}).codes(),
 				bad)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -25,7 +26,7 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _BulkOperation_id(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_id(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -48,7 +49,7 @@ func (ec *executionContext) fieldContext_BulkOperation_id(_ context.Context, fie
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_action(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_action(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -60,8 +61,8 @@ func (ec *executionContext) _BulkOperation_action(ctx context.Context, field gra
 			return obj.Action, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.BulkAction) graphql.Marshaler {
-			return ec.marshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkAction(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v joblist.BulkAction) graphql.Marshaler {
+			return ec.marshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkAction(ctx, selections, v)
 		},
 		true,
 		true,
@@ -71,7 +72,7 @@ func (ec *executionContext) fieldContext_BulkOperation_action(_ context.Context,
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type BulkAction does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_matched(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_matched(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -94,7 +95,7 @@ func (ec *executionContext) fieldContext_BulkOperation_matched(_ context.Context
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_done(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_done(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -117,7 +118,7 @@ func (ec *executionContext) fieldContext_BulkOperation_done(_ context.Context, f
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_failed(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_failed(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -140,7 +141,7 @@ func (ec *executionContext) fieldContext_BulkOperation_failed(_ context.Context,
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_paused(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_paused(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -163,7 +164,7 @@ func (ec *executionContext) fieldContext_BulkOperation_paused(_ context.Context,
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_perMinute(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_perMinute(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -186,7 +187,7 @@ func (ec *executionContext) fieldContext_BulkOperation_perMinute(_ context.Conte
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_createdAt(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -209,7 +210,7 @@ func (ec *executionContext) fieldContext_BulkOperation_createdAt(_ context.Conte
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_finishedAt(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_finishedAt(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -232,7 +233,7 @@ func (ec *executionContext) fieldContext_BulkOperation_finishedAt(_ context.Cont
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_errors(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_errors(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -244,8 +245,8 @@ func (ec *executionContext) _BulkOperation_errors(ctx context.Context, field gra
 			return obj.Errors, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.BulkError) graphql.Marshaler {
-			return ec.marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkErrorᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*joblist.BulkError) graphql.Marshaler {
+			return ec.marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkErrorᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -264,7 +265,7 @@ func (ec *executionContext) fieldContext_BulkOperation_errors(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperation_outcomes(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_outcomes(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -276,8 +277,8 @@ func (ec *executionContext) _BulkOperation_outcomes(ctx context.Context, field g
 			return obj.Failures(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.BulkOutcome) graphql.Marshaler {
-			return ec.marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcomeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []joblist.BulkOutcome) graphql.Marshaler {
+			return ec.marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOutcomeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -296,7 +297,7 @@ func (ec *executionContext) fieldContext_BulkOperation_outcomes(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperation_skips(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_skips(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -308,8 +309,8 @@ func (ec *executionContext) _BulkOperation_skips(ctx context.Context, field grap
 			return obj.Skips, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.BulkSkip) graphql.Marshaler {
-			return ec.marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkipᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []joblist.BulkSkip) graphql.Marshaler {
+			return ec.marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkSkipᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -328,7 +329,7 @@ func (ec *executionContext) fieldContext_BulkOperation_skips(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperation_tier(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_tier(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -351,7 +352,7 @@ func (ec *executionContext) fieldContext_BulkOperation_tier(_ context.Context, f
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Tier does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_priority(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_priority(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -374,7 +375,7 @@ func (ec *executionContext) fieldContext_BulkOperation_priority(_ context.Contex
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_canary(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_canary(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -397,7 +398,7 @@ func (ec *executionContext) fieldContext_BulkOperation_canary(_ context.Context,
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperation_canaryOver(ctx context.Context, field graphql.CollectedField, obj *models.BulkOperation) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperation_canaryOver(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOperation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -420,7 +421,7 @@ func (ec *executionContext) fieldContext_BulkOperation_canaryOver(_ context.Cont
 	return graphql.NewScalarFieldContext("BulkOperation", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.BulkOperation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[joblist.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -432,7 +433,7 @@ func (ec *executionContext) _BulkOperationConnection_edges(ctx context.Context, 
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.BulkOperation]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[joblist.BulkOperation]) graphql.Marshaler {
 			return ec.marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -452,7 +453,7 @@ func (ec *executionContext) fieldContext_BulkOperationConnection_edges(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.BulkOperation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[joblist.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -484,7 +485,7 @@ func (ec *executionContext) fieldContext_BulkOperationConnection_pageInfo(_ cont
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOperationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.BulkOperation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[joblist.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -507,7 +508,7 @@ func (ec *executionContext) fieldContext_BulkOperationEdge_cursor(_ context.Cont
 	return graphql.NewScalarFieldContext("BulkOperationEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.BulkOperation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[joblist.BulkOperation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -519,8 +520,8 @@ func (ec *executionContext) _BulkOperationEdge_node(ctx context.Context, field g
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -539,7 +540,7 @@ func (ec *executionContext) fieldContext_BulkOperationEdge_node(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _BulkOutcome_code(ctx context.Context, field graphql.CollectedField, obj *models.BulkOutcome) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOutcome_code(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOutcome) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -562,7 +563,7 @@ func (ec *executionContext) fieldContext_BulkOutcome_code(_ context.Context, fie
 	return graphql.NewScalarFieldContext("BulkOutcome", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _BulkOutcome_jobs(ctx context.Context, field graphql.CollectedField, obj *models.BulkOutcome) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkOutcome_jobs(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkOutcome) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -585,7 +586,7 @@ func (ec *executionContext) fieldContext_BulkOutcome_jobs(_ context.Context, fie
 	return graphql.NewScalarFieldContext("BulkOutcome", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BulkSkip_status(ctx context.Context, field graphql.CollectedField, obj *models.BulkSkip) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkSkip_status(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkSkip) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -608,7 +609,7 @@ func (ec *executionContext) fieldContext_BulkSkip_status(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type JobStatus does not have child fields"))
 }
 
-func (ec *executionContext) _BulkSkip_jobs(ctx context.Context, field graphql.CollectedField, obj *models.BulkSkip) (ret graphql.Marshaler) {
+func (ec *executionContext) _BulkSkip_jobs(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkSkip) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -631,7 +632,7 @@ func (ec *executionContext) fieldContext_BulkSkip_jobs(_ context.Context, field 
 	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _UserError_code(ctx context.Context, field graphql.CollectedField, obj *models.BulkError) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserError_code(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkError) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -654,7 +655,7 @@ func (ec *executionContext) fieldContext_UserError_code(_ context.Context, field
 	return graphql.NewScalarFieldContext("UserError", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UserError_message(ctx context.Context, field graphql.CollectedField, obj *models.BulkError) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserError_message(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkError) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -677,7 +678,7 @@ func (ec *executionContext) fieldContext_UserError_message(_ context.Context, fi
 	return graphql.NewScalarFieldContext("UserError", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UserError_field(ctx context.Context, field graphql.CollectedField, obj *models.BulkError) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserError_field(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkError) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -700,7 +701,7 @@ func (ec *executionContext) fieldContext_UserError_field(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("UserError", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _UserError_retryAfterSeconds(ctx context.Context, field graphql.CollectedField, obj *models.BulkError) (ret graphql.Marshaler) {
+func (ec *executionContext) _UserError_retryAfterSeconds(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkError) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -737,7 +738,7 @@ func (ec *executionContext) fieldContext_UserError_retryAfterSeconds(_ context.C
 
 var bulkOperationImplementors = []string{"BulkOperation", "Node"}
 
-func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.SelectionSet, obj *models.BulkOperation) graphql.Marshaler {
+func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.SelectionSet, obj *joblist.BulkOperation) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -850,7 +851,7 @@ func (ec *executionContext) _BulkOperation(ctx context.Context, sel ast.Selectio
 
 var bulkOperationConnectionImplementors = []string{"BulkOperationConnection"}
 
-func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.BulkOperation]) graphql.Marshaler {
+func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[joblist.BulkOperation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -893,7 +894,7 @@ func (ec *executionContext) _BulkOperationConnection(ctx context.Context, sel as
 
 var bulkOperationEdgeImplementors = []string{"BulkOperationEdge"}
 
-func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.BulkOperation]) graphql.Marshaler {
+func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[joblist.BulkOperation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOperationEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -936,7 +937,7 @@ func (ec *executionContext) _BulkOperationEdge(ctx context.Context, sel ast.Sele
 
 var bulkOutcomeImplementors = []string{"BulkOutcome"}
 
-func (ec *executionContext) _BulkOutcome(ctx context.Context, sel ast.SelectionSet, obj *models.BulkOutcome) graphql.Marshaler {
+func (ec *executionContext) _BulkOutcome(ctx context.Context, sel ast.SelectionSet, obj *joblist.BulkOutcome) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkOutcomeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -979,7 +980,7 @@ func (ec *executionContext) _BulkOutcome(ctx context.Context, sel ast.SelectionS
 
 var bulkSkipImplementors = []string{"BulkSkip"}
 
-func (ec *executionContext) _BulkSkip(ctx context.Context, sel ast.SelectionSet, obj *models.BulkSkip) graphql.Marshaler {
+func (ec *executionContext) _BulkSkip(ctx context.Context, sel ast.SelectionSet, obj *joblist.BulkSkip) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, bulkSkipImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1022,7 +1023,7 @@ func (ec *executionContext) _BulkSkip(ctx context.Context, sel ast.SelectionSet,
 
 var userErrorImplementors = []string{"UserError"}
 
-func (ec *executionContext) _UserError(ctx context.Context, sel ast.SelectionSet, obj *models.BulkError) graphql.Marshaler {
+func (ec *executionContext) _UserError(ctx context.Context, sel ast.SelectionSet, obj *joblist.BulkError) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, userErrorImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1077,13 +1078,13 @@ func (ec *executionContext) _UserError(ctx context.Context, sel ast.SelectionSet
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkAction(ctx context.Context, v any) (models.BulkAction, error) {
+func (ec *executionContext) unmarshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkAction(ctx context.Context, v any) (joblist.BulkAction, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.BulkAction(tmp)
+	res := joblist.BulkAction(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkAction(ctx context.Context, sel ast.SelectionSet, v models.BulkAction) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkAction(ctx context.Context, sel ast.SelectionSet, v joblist.BulkAction) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1094,7 +1095,7 @@ func (ec *executionContext) marshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋ
 	return res
 }
 
-func (ec *executionContext) marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx context.Context, sel ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx context.Context, sel ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1104,7 +1105,7 @@ func (ec *executionContext) marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋree
 	return ec._BulkOperation(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.BulkOperation]) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[joblist.BulkOperation]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1114,7 +1115,7 @@ func (ec *executionContext) marshalNBulkOperationConnection2ᚖgithubᚗcomᚋre
 	return ec._BulkOperationConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.BulkOperation]) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[joblist.BulkOperation]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -1130,7 +1131,7 @@ func (ec *executionContext) marshalNBulkOperationEdge2ᚕᚖgithubᚗcomᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.BulkOperation]) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[joblist.BulkOperation]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1140,15 +1141,15 @@ func (ec *executionContext) marshalNBulkOperationEdge2ᚖgithubᚗcomᚋreelay�
 	return ec._BulkOperationEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcome(ctx context.Context, sel ast.SelectionSet, v models.BulkOutcome) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOutcome(ctx context.Context, sel ast.SelectionSet, v joblist.BulkOutcome) graphql.Marshaler {
 	return ec._BulkOutcome(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcomeᚄ(ctx context.Context, sel ast.SelectionSet, v []models.BulkOutcome) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOutcomeᚄ(ctx context.Context, sel ast.SelectionSet, v []joblist.BulkOutcome) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOutcome(ctx, sel, v[i])
+		return ec.marshalNBulkOutcome2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOutcome(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1160,15 +1161,15 @@ func (ec *executionContext) marshalNBulkOutcome2ᚕgithubᚗcomᚋreelayᚋreela
 	return ret
 }
 
-func (ec *executionContext) marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkip(ctx context.Context, sel ast.SelectionSet, v models.BulkSkip) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkSkip(ctx context.Context, sel ast.SelectionSet, v joblist.BulkSkip) graphql.Marshaler {
 	return ec._BulkSkip(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkipᚄ(ctx context.Context, sel ast.SelectionSet, v []models.BulkSkip) graphql.Marshaler {
+func (ec *executionContext) marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkSkipᚄ(ctx context.Context, sel ast.SelectionSet, v []joblist.BulkSkip) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkSkip(ctx, sel, v[i])
+		return ec.marshalNBulkSkip2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkSkip(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1180,11 +1181,11 @@ func (ec *executionContext) marshalNBulkSkip2ᚕgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkErrorᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.BulkError) graphql.Marshaler {
+func (ec *executionContext) marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkErrorᚄ(ctx context.Context, sel ast.SelectionSet, v []*joblist.BulkError) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx, sel, v[i])
+		return ec.marshalNUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkError(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1196,7 +1197,7 @@ func (ec *executionContext) marshalNUserError2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx context.Context, sel ast.SelectionSet, v *models.BulkError) graphql.Marshaler {
+func (ec *executionContext) marshalNUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkError(ctx context.Context, sel ast.SelectionSet, v *joblist.BulkError) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1206,14 +1207,14 @@ func (ec *executionContext) marshalNUserError2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._UserError(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx context.Context, sel ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
+func (ec *executionContext) marshalOBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx context.Context, sel ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._BulkOperation(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx context.Context, sel ast.SelectionSet, v *models.BulkError) graphql.Marshaler {
+func (ec *executionContext) marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkError(ctx context.Context, sel ast.SelectionSet, v *joblist.BulkError) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

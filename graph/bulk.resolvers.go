@@ -11,37 +11,38 @@ import (
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/samber/lo"
 )
 
-func (r *mutationResolver) StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*models.BulkOperation, error) {
+func (r *mutationResolver) StartBulkOperation(ctx context.Context, action joblist.BulkAction, filter *joblist.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*joblist.BulkOperation, error) {
 	if filter == nil && len(ids) == 0 {
 		return nil, apierror.Invalid("filter", "Pass a filter, or the ids of the jobs.")
 	}
 	return r.Bulk.Start(ctx, principal(ctx), bulk.Request{
-		Action: action, Filter: valueOr(filter, models.JobFilter{}),
+		Action: action, Filter: valueOr(filter, joblist.JobFilter{}),
 		IDs:  lo.Map(ids, func(id string, _ int) models.JobID { return models.JobID(id) }),
 		Tier: valueOr(tier, ""), DryRun: valueOr(dryRun, false), Eligible: valueOr(eligible, false), Key: valueOr(idempotencyKey, ""),
 		PerMinute: perMinute, Canary: canary, Priority: priority,
 	})
 }
 
-func (r *mutationResolver) PauseBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
+func (r *mutationResolver) PauseBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error) {
 	return r.Bulk.Pause(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *mutationResolver) ResumeBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
+func (r *mutationResolver) ResumeBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error) {
 	return r.Bulk.Resume(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *mutationResolver) CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
+func (r *mutationResolver) CancelBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error) {
 	return r.Bulk.Cancel(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error) {
+func (r *queryResolver) BulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error) {
 	return r.Bulk.Get(ctx, principal(ctx), models.BulkID(id))
 }
 
-func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation], error) {
+func (r *queryResolver) BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[joblist.BulkOperation], error) {
 	return connected(r.Bulk.List(ctx, principal(ctx), valueOr(open, false), pageOf(first, after)))
 }

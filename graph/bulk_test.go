@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +52,7 @@ func TestBulkOperation(t *testing.T) {
 		first := at[string](t, a.client(t, startBulk, map[string]any{"a": "DELETE", "f": map[string]any{"status": "FAILED"}}),
 			"startBulkOperation", "id")
 		second := at[string](t, a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter}), "startBulkOperation", "id")
-		theirs := at[string](t, a.as(t, models.RoleOperator, startBulk, map[string]any{"a": "SET_TIER", "tier": "FREE", "f": filter}),
+		theirs := at[string](t, a.as(t, access.RoleOperator, startBulk, map[string]any{"a": "SET_TIER", "tier": "FREE", "f": filter}),
 			"startBulkOperation", "id")
 		ids := func(answer map[string]any) (ids []string) {
 			for _, edge := range at[[]any](t, answer, "bulkOperations", "edges") {
@@ -67,7 +68,7 @@ func TestBulkOperation(t *testing.T) {
 		require.Equal(t, []string{first}, ids(older))
 		require.False(t, at[bool](t, older, "bulkOperations", "pageInfo", "hasNextPage"))
 		require.Equal(t, []string{second}, ids(a.client(t, list, map[string]any{"open": true})), "the first had no jobs")
-		require.Equal(t, []string{theirs}, ids(a.as(t, models.RoleOperator, list, nil)))
+		require.Equal(t, []string{theirs}, ids(a.as(t, access.RoleOperator, list, nil)))
 	})
 
 	t.Run("IsHiddenFromOtherAccounts", func(t *testing.T) {
@@ -78,7 +79,7 @@ func TestBulkOperation(t *testing.T) {
 		filter := map[string]any{}
 		own := a.client(t, startBulk, map[string]any{"a": "CANCEL", "f": filter})
 		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-			Role: models.RoleClient, Name: "stranger"})
+			Role: access.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 		id := map[string]any{"id": at[string](t, own, "startBulkOperation", "id")}

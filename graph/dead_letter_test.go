@@ -6,6 +6,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,13 +37,13 @@ func TestDeadLetters(t *testing.T) {
 		a := newAPI(t)
 		job := a.fail(t, a.Worker(t, "i-1"), "a face in frame 3")
 
-		data := a.as(t, models.RoleOperator, deadLetters, nil)
+		data := a.as(t, access.RoleOperator, deadLetters, nil)
 
 		dead := at[map[string]any](t, data, "deadLetters", "edges", 0, "node")
 		require.Equal(t, string(job.ID), at[string](t, dead, "job", "id"))
 		require.Equal(t, "static", dead["provider"])
 		require.Equal(t, "OPERATOR", dead["audience"])
-		theirs := a.as(t, models.RoleOperator,
+		theirs := a.as(t, access.RoleOperator,
 			`{ deadLetters(audience: [CUSTOMER]) { totalCount } deadLetterStats(audience: CUSTOMER) { total } deadLetterGroups(audience: [CUSTOMER]) { audience } }`, nil)
 		require.Zero(t, at[float64](t, theirs, "deadLetters", "totalCount"))
 		require.EqualValues(t, 1, dead["attempts"])
@@ -62,14 +63,14 @@ func TestDeadLetters(t *testing.T) {
 		a := newAPI(t)
 		worker := a.Worker(t, "i-1")
 		job := a.fail(t, worker, "a face")
-		dead := at[string](t, a.as(t, models.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id")
+		dead := at[string](t, a.as(t, access.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node", "id")
 
-		redriven := a.as(t, models.RoleOperator, `mutation ($id: ID!) {
+		redriven := a.as(t, access.RoleOperator, `mutation ($id: ID!) {
 			redriveDeadLetter(id: $id, params: {durationSeconds: 2}, prompt: "no faces") { id run lane params prompt } }`,
 			map[string]any{"id": dead})
-		node := a.as(t, models.RoleOperator,
+		node := a.as(t, access.RoleOperator,
 			`query ($id: ID!) { node(id: $id) { ... on DeadLetter { resolution resolvedAt redrivenAs { id } } } }`, map[string]any{"id": dead})
-		refused := ask(t, a.url, a.Secrets[models.RoleOperator], `mutation ($id: ID!) { discardDeadLetter(id: $id) { id } }`,
+		refused := ask(t, a.url, a.Secrets[access.RoleOperator], `mutation ($id: ID!) { discardDeadLetter(id: $id) { id } }`,
 			map[string]any{"id": dead})
 
 		require.Equal(t, string(job.ID), at[string](t, redriven, "redriveDeadLetter", "id"))
@@ -85,11 +86,11 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		second, err := models.FindDeadLetter(t.Context(), a.DB, granted.Job.ID, 2)
 		require.NoError(t, err)
-		discarded := a.as(t, models.RoleOperator,
+		discarded := a.as(t, access.RoleOperator,
 			`mutation ($id: ID!) { discardDeadLetter(id: $id, note: "enough") { resolution note redrivenAs { id } } }`,
 			map[string]any{"id": second.ID})
 		require.Equal(t, map[string]any{"resolution": "DISCARDED", "note": "enough", "redrivenAs": nil}, discarded["discardDeadLetter"])
-		require.EqualValues(t, 2, at[float64](t, a.as(t, models.RoleOperator, deadLetters, map[string]any{"resolved": true}), "deadLetters",
+		require.EqualValues(t, 2, at[float64](t, a.as(t, access.RoleOperator, deadLetters, map[string]any{"resolved": true}), "deadLetters",
 			"totalCount"))
 	})
 
@@ -101,7 +102,7 @@ func TestDeadLetters(t *testing.T) {
 		a.fail(t, worker, "a face")
 		a.fail(t, worker, "a face")
 
-		data := a.as(t, models.RoleOperator, `mutation { redriveDeadLetters(failureClass: UNAUTHORIZED, provider: "static") }`, nil)
+		data := a.as(t, access.RoleOperator, `mutation { redriveDeadLetters(failureClass: UNAUTHORIZED, provider: "static") }`, nil)
 
 		require.EqualValues(t, 2, data["redriveDeadLetters"])
 	})
@@ -115,7 +116,7 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-2")
 
-		for _, key := range []string{a.Secrets[models.RoleClient], token} {
+		for _, key := range []string{a.Secrets[access.RoleClient], token} {
 			for query, codes := range map[string][]string{
 				deadLetters: {"FORBIDDEN", "FORBIDDEN", "FORBIDDEN"},
 				`mutation ($id: ID!) { redriveDeadLetter(id: $id) { id } }`:     {"FORBIDDEN"},
@@ -126,7 +127,7 @@ func TestDeadLetters(t *testing.T) {
 				require.Equal(t, codes, got.codes(), query)
 			}
 		}
-		got := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": dead.ID})
+		got := ask(t, a.url, a.Secrets[access.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": dead.ID})
 		require.Equal(t, []string{"NOT_FOUND"}, got.codes())
 	})
 }

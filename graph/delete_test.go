@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +35,7 @@ func TestDeleteJob(t *testing.T) {
 		}
 		require.Empty(t, deleted["params"])
 		require.Empty(t, deleted["artifacts"])
-		node := ask(t, a.url, a.Secrets[models.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": end.Job.ResultID})
+		node := ask(t, a.url, a.Secrets[access.RoleClient], `query ($id: ID!) { node(id: $id) { id } }`, map[string]any{"id": end.Job.ResultID})
 		require.Nil(t, node.Data["node"])
 	})
 
@@ -44,7 +45,7 @@ func TestDeleteJob(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 
-		for role, code := range map[models.Role]string{models.RoleClient: "CONFLICT", models.RoleWorker: "FORBIDDEN"} {
+		for role, code := range map[access.Role]string{access.RoleClient: "CONFLICT", access.RoleWorker: "FORBIDDEN"} {
 			refused := ask(t, a.url, a.Secrets[role], deleteJob, map[string]any{"id": job.ID})
 
 			require.Equal(t, []string{code}, refused.codes(), role)

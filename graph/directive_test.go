@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,8 +74,8 @@ func TestWorkerDirectives(t *testing.T) {
 		_, other := a.worker(t, "i-2")
 
 		for key, code := range map[string]string{
-			other: "NOT_FOUND", a.Secrets[models.RoleWorker]: "FORBIDDEN", a.Secrets[models.RoleClient]: "FORBIDDEN",
-			a.Secrets[models.RoleOperator]: "FORBIDDEN",
+			other: "NOT_FOUND", a.Secrets[access.RoleWorker]: "FORBIDDEN", a.Secrets[access.RoleClient]: "FORBIDDEN",
+			a.Secrets[access.RoleOperator]: "FORBIDDEN",
 		} {
 			s := dial(t, a.url, key)
 			require.Equal(t, "connection_ack", s.next().Type)

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,18 +58,18 @@ func TestDraftUsage(t *testing.T) {
 	a.Exec(t, "UPDATE jobs SET kept_until = clock_timestamp() WHERE id = ?", made[3].ID)
 	a.Exec(t, "UPDATE job_attempts SET gpu_seconds = 2")
 	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-		Role: models.RoleClient, Name: "stranger"})
+		Role: access.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	const usage = `query ($days: Int) { draftUsage(days: $days) { undecided { drafts gpuSeconds } continued { drafts gpuSeconds } discarded { drafts gpuSeconds } } }`
 	sum := func(drafts float64) map[string]any { return map[string]any{"drafts": drafts, "gpuSeconds": 2 * drafts} }
 
 	want := map[string]any{"undecided": sum(1), "continued": sum(1), "discarded": sum(2)}
 	require.Equal(t, want, a.client(t, usage, nil)["draftUsage"])
-	require.Equal(t, want, a.as(t, models.RoleOperator, usage, map[string]any{"days": 90})["draftUsage"])
+	require.Equal(t, want, a.as(t, access.RoleOperator, usage, map[string]any{"days": 90})["draftUsage"])
 	none := map[string]any{"undecided": sum(0), "continued": sum(0), "discarded": sum(0)}
 	require.Equal(t, none, ask(t, a.url, stranger, usage, nil).Data["draftUsage"])
 	for _, days := range []int{0, 91, -1} {
-		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleClient], usage, map[string]any{"days": days}).codes())
+		require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[access.RoleClient], usage, map[string]any{"days": days}).codes())
 	}
 }
 
@@ -120,7 +121,7 @@ func TestSubmitTakes(t *testing.T) {
 				"no parameter seed"},
 		} {
 			// A refusal of each draft is a result; a refusal of the request is an error.
-			raw := refusal(t, ask(t, a.url, a.Secrets[models.RoleClient], submitTakes, test.ask))
+			raw := refusal(t, ask(t, a.url, a.Secrets[access.RoleClient], submitTakes, test.ask))
 			require.Contains(t, raw, "INVALID_INPUT", name)
 			require.Contains(t, raw, `"`+test.field+`"`, name)
 			require.Contains(t, raw, test.says, name)
@@ -171,16 +172,16 @@ func TestContinueJob(t *testing.T) {
 			"expired": {expired.ID, "CONFLICT", "kept until"},
 			"deleted": {deleted.ID, "CONFLICT", "deleted"},
 		} {
-			raw := refusal(t, ask(t, a.url, a.Secrets[models.RoleClient], continueJob, map[string]any{"id": test.id}))
+			raw := refusal(t, ask(t, a.url, a.Secrets[access.RoleClient], continueJob, map[string]any{"id": test.id}))
 			require.Contains(t, raw, `"`+test.code+`"`, name)
 			require.Contains(t, raw, test.says, name)
 		}
 		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-			Role: models.RoleClient, Name: "stranger"})
+			Role: access.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, continueJob, map[string]any{"id": kept.ID}).codes(),
 			"a draft of another account")
-		edited := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($id: ID!) { continueJob(id: $id, prompt: "a dog") { job { id } } }`,
+		edited := ask(t, a.url, a.Secrets[access.RoleClient], `mutation ($id: ID!) { continueJob(id: $id, prompt: "a dog") { job { id } } }`,
 			map[string]any{"id": kept.ID})
 		require.Contains(t, refusal(t, edited), "prompt", "a draft is continued as it is")
 		require.Equal(t, 5, a.Count(t, "jobs"), "nothing was submitted")

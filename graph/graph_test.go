@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -129,10 +129,10 @@ func send(t *testing.T, method, url, key, contentType string, body []byte) answe
 // client asks with the client's key, and expects no errors.
 func (a *api) client(t *testing.T, query string, variables map[string]any) map[string]any {
 	t.Helper()
-	return a.as(t, models.RoleClient, query, variables)
+	return a.as(t, access.RoleClient, query, variables)
 }
 
-func (a *api) as(t *testing.T, role models.Role, query string, variables map[string]any) map[string]any {
+func (a *api) as(t *testing.T, role access.Role, query string, variables map[string]any) map[string]any {
 	t.Helper()
 	got := ask(t, a.url, a.Secrets[role], query, variables)
 	require.Empty(t, got.Errors)
@@ -142,7 +142,7 @@ func (a *api) as(t *testing.T, role models.Role, query string, variables map[str
 // worker registers a worker over the API and returns its id and token.
 func (a *api) worker(t *testing.T, instance string) (id, token string) {
 	t.Helper()
-	data := a.as(t, models.RoleWorker, `mutation ($i: RegisterWorkerInput!) {
+	data := a.as(t, access.RoleWorker, `mutation ($i: RegisterWorkerInput!) {
 		registerWorker(input: $i) { workerToken heartbeatSeconds leaseSeconds worker { id } } }`,
 		map[string]any{"i": map[string]any{
 			"provider": "static", "providerInstanceId": instance, "region": "local", "gpuType": "any",

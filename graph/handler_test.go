@@ -20,7 +20,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,9 +32,9 @@ func serveAlone(t *testing.T) string {
 		&auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 			switch secret {
 			case "client":
-				return jobs.Principal{Role: models.RoleClient}, nil
+				return jobs.Principal{Role: access.RoleClient}, nil
 			case "worker":
-				return jobs.Principal{Role: models.RoleWorker}, nil
+				return jobs.Principal{Role: access.RoleWorker}, nil
 			case "outage":
 				return jobs.Principal{}, fmt.Errorf("look up the key: %w", &net.OpError{Op: "dial", Err: errors.New("refused")})
 			case "bug":

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,7 +44,7 @@ func TestSubmitJob_RefusesOddNumbersAndText(t *testing.T) {
 		`{"query": "mutation { submitJob(input: {model: \"testcard\", prompt: \"a\\ud800b\"}) { job { id } } }"}`:                           invalid,
 		`{"query": "mutation { submitJob(input: {model: \"testcard\", prompt: \"a\\ufffeb\"}) { job { id } } }"}`:                           invalid,
 	} {
-		got := send(t, http.MethodPost, a.url, a.Secrets[models.RoleClient], "application/json", []byte(body))
+		got := send(t, http.MethodPost, a.url, a.Secrets[access.RoleClient], "application/json", []byte(body))
 
 		require.NotEmpty(t, got.Errors, body)
 		require.Equal(t, code, got.codes()[0], "%s: %v", body, got.Errors)

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -128,7 +129,7 @@ func TestHideSchema(t *testing.T) {
 	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: s.Reads}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate},
 		graph.Options{HideSchema: true}))
 	t.Cleanup(server.Close)
-	key := s.Secrets[models.RoleClient]
+	key := s.Secrets[access.RoleClient]
 
 	for _, query := range []string{introspection.Query, `{ __type(name: "Job") { name } }`} {
 		got := ask(t, server.URL, key, query, nil)
@@ -243,13 +244,13 @@ func TestCutShort(t *testing.T) {
 // accountKeys accepts the id of an account as the key of its client.
 func accountKeys() *auth.KeyWatch {
 	return &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
-		return jobs.Principal{AccountID: models.AccountID(secret), Role: models.RoleClient}, nil
+		return jobs.Principal{AccountID: models.AccountID(secret), Role: access.RoleClient}, nil
 	}}
 }
 
 // clientKeys accepts any key as a client's.
 func clientKeys() *auth.KeyWatch {
 	return &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
-		return jobs.Principal{Role: models.RoleClient}, nil
+		return jobs.Principal{Role: access.RoleClient}, nil
 	}}
 }

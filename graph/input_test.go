@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,14 +42,14 @@ func TestInput(t *testing.T) {
 
 		a := newAPI(t)
 		data := jobstest.Picture(t, color.White)
-		issued := ask(t, a.url, a.Secrets[models.RoleClient], requestInput,
+		issued := ask(t, a.url, a.Secrets[access.RoleClient], requestInput,
 			map[string]any{"type": "image/png", "size": len(data), "sum": jobstest.Checksum(data)})
 		require.Empty(t, issued.Errors)
 		upload := at[map[string]any](t, issued.Data, "requestInputUpload")
 		require.Equal(t, http.StatusOK, a.Send(t, link(t, at[map[string]any](t, upload, "target")), data))
 		id := at[string](t, upload, "artifactId")
 
-		submitted := ask(t, a.url, a.Secrets[models.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) {
+		submitted := ask(t, a.url, a.Secrets[access.RoleClient], `mutation ($i: SubmitJobInput!) { submitJob(input: $i) {
 			job { id status artifacts(type: INPUT) { id type contentType sizeBytes url expiresAt } inputs { name reference artifact { id url } } } } }`,
 			map[string]any{"i": map[string]any{"model": "testcard", "prompt": "p", "params": map[string]any{"referenceImage": id}}})
 		worker, token := a.worker(t, "i-1")
@@ -73,9 +74,9 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, answer.Body.Close())
 		require.Equal(t, http.StatusOK, answer.StatusCode)
-		require.Equal(t, id, at[string](t, ask(t, a.url, a.Secrets[models.RoleClient], node, map[string]any{"id": id}).Data, "node", "id"))
+		require.Equal(t, id, at[string](t, ask(t, a.url, a.Secrets[access.RoleClient], node, map[string]any{"id": id}).Data, "node", "id"))
 		_, secret, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "another", models.TierFree).ID,
-			Role: models.RoleClient, Name: "k"})
+			Role: access.RoleClient, Name: "k"})
 		require.NoError(t, err)
 		stranger := ask(t, a.url, secret, node, map[string]any{"id": id})
 		require.Nil(t, stranger.Data["node"])
@@ -95,7 +96,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		prompt, frame := "a {{"+string(source.ID)+".output.mood}} sea", string(source.ID)+".lastFrame"
 
-		submitted := ask(t, a.url, a.Secrets[models.RoleClient],
+		submitted := ask(t, a.url, a.Secrets[access.RoleClient],
 			`mutation ($i: SubmitJobInput!) { submitJob(input: $i) { job { prompt params inputs { reference artifact { type } } } } }`,
 			map[string]any{"i": map[string]any{"model": "testcard", "prompt": prompt, "params": map[string]any{"referenceImage": frame,
 				"style": "very {{" + string(source.ID) + ".output.mood}}"}}})
@@ -125,7 +126,7 @@ func TestInput(t *testing.T) {
 		}
 
 		require.Equal(t, []string{"FORBIDDEN"}, ask1(token, "image/png", 1))
-		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[models.RoleClient], "image/svg+xml", 1))
-		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[models.RoleClient], "image/png", 20<<20+1))
+		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[access.RoleClient], "image/svg+xml", 1))
+		require.Equal(t, []string{"INVALID_INPUT"}, ask1(a.Secrets[access.RoleClient], "image/png", 20<<20+1))
 	})
 }

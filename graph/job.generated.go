@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -1324,7 +1325,7 @@ func (ec *executionContext) fieldContext_Estimate_position(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _FailureCount_failureClass(ctx context.Context, field graphql.CollectedField, obj *models.FailureCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _FailureCount_failureClass(ctx context.Context, field graphql.CollectedField, obj *joblist.FailureCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1347,7 +1348,7 @@ func (ec *executionContext) fieldContext_FailureCount_failureClass(_ context.Con
 	return graphql.NewScalarFieldContext("FailureCount", field, false, false, errors.New("field of type FailureClass does not have child fields"))
 }
 
-func (ec *executionContext) _FailureCount_jobs(ctx context.Context, field graphql.CollectedField, obj *models.FailureCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _FailureCount_jobs(ctx context.Context, field graphql.CollectedField, obj *joblist.FailureCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3533,7 +3534,7 @@ func (ec *executionContext) fieldContext_JobTime_totalSeconds(_ context.Context,
 	return graphql.NewScalarFieldContext("JobTime", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _JobTotals_total(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_total(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3556,7 +3557,7 @@ func (ec *executionContext) fieldContext_JobTotals_total(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _JobTotals_statuses(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_statuses(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3568,8 +3569,8 @@ func (ec *executionContext) _JobTotals_statuses(ctx context.Context, field graph
 			return obj.Statuses, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.StatusCount) graphql.Marshaler {
-			return ec.marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCountᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []joblist.StatusCount) graphql.Marshaler {
+			return ec.marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐStatusCountᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3588,7 +3589,7 @@ func (ec *executionContext) fieldContext_JobTotals_statuses(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _JobTotals_failures(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_failures(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3600,8 +3601,8 @@ func (ec *executionContext) _JobTotals_failures(ctx context.Context, field graph
 			return obj.Failures, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.FailureCount) graphql.Marshaler {
-			return ec.marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCountᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []joblist.FailureCount) graphql.Marshaler {
+			return ec.marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐFailureCountᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3620,7 +3621,7 @@ func (ec *executionContext) fieldContext_JobTotals_failures(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _JobTotals_percent(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_percent(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3643,7 +3644,7 @@ func (ec *executionContext) fieldContext_JobTotals_percent(_ context.Context, fi
 	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _JobTotals_estimatedEndAt(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_estimatedEndAt(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3666,7 +3667,7 @@ func (ec *executionContext) fieldContext_JobTotals_estimatedEndAt(_ context.Cont
 	return graphql.NewScalarFieldContext("JobTotals", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _JobTotals_partly(ctx context.Context, field graphql.CollectedField, obj *models.JobTotals) (ret graphql.Marshaler) {
+func (ec *executionContext) _JobTotals_partly(ctx context.Context, field graphql.CollectedField, obj *joblist.JobTotals) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3965,7 +3966,7 @@ func (ec *executionContext) fieldContext_Progress_previewUrl(_ context.Context, 
 	return graphql.NewScalarFieldContext("Progress", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _StatusCount_status(ctx context.Context, field graphql.CollectedField, obj *models.StatusCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _StatusCount_status(ctx context.Context, field graphql.CollectedField, obj *joblist.StatusCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -3988,7 +3989,7 @@ func (ec *executionContext) fieldContext_StatusCount_status(_ context.Context, f
 	return graphql.NewScalarFieldContext("StatusCount", field, false, false, errors.New("field of type JobStatus does not have child fields"))
 }
 
-func (ec *executionContext) _StatusCount_jobs(ctx context.Context, field graphql.CollectedField, obj *models.StatusCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _StatusCount_jobs(ctx context.Context, field graphql.CollectedField, obj *joblist.StatusCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -4156,8 +4157,8 @@ func (ec *executionContext) _SubmitJobResult_error(ctx context.Context, field gr
 			return obj.Error, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkError) graphql.Marshaler {
-			return ec.marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkError(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkError) graphql.Marshaler {
+			return ec.marshalOUserError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkError(ctx, selections, v)
 		},
 		true,
 		false,
@@ -4481,8 +4482,8 @@ func (ec *executionContext) unmarshalInputDraftInput(ctx context.Context, obj an
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (models.JobFilter, error) {
-	var it models.JobFilter
+func (ec *executionContext) unmarshalInputJobFilter(ctx context.Context, obj any) (joblist.JobFilter, error) {
+	var it joblist.JobFilter
 	if obj == nil {
 		return it, nil
 	}
@@ -5565,7 +5566,7 @@ func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet,
 
 var failureCountImplementors = []string{"FailureCount"}
 
-func (ec *executionContext) _FailureCount(ctx context.Context, sel ast.SelectionSet, obj *models.FailureCount) graphql.Marshaler {
+func (ec *executionContext) _FailureCount(ctx context.Context, sel ast.SelectionSet, obj *joblist.FailureCount) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, failureCountImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -6985,7 +6986,7 @@ func (ec *executionContext) _JobTime(ctx context.Context, sel ast.SelectionSet, 
 
 var jobTotalsImplementors = []string{"JobTotals"}
 
-func (ec *executionContext) _JobTotals(ctx context.Context, sel ast.SelectionSet, obj *models.JobTotals) graphql.Marshaler {
+func (ec *executionContext) _JobTotals(ctx context.Context, sel ast.SelectionSet, obj *joblist.JobTotals) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, jobTotalsImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7207,7 +7208,7 @@ func (ec *executionContext) _Progress(ctx context.Context, sel ast.SelectionSet,
 
 var statusCountImplementors = []string{"StatusCount"}
 
-func (ec *executionContext) _StatusCount(ctx context.Context, sel ast.SelectionSet, obj *models.StatusCount) graphql.Marshaler {
+func (ec *executionContext) _StatusCount(ctx context.Context, sel ast.SelectionSet, obj *joblist.StatusCount) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, statusCountImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -7695,15 +7696,15 @@ func (ec *executionContext) marshalNFailureClass2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCount(ctx context.Context, sel ast.SelectionSet, v models.FailureCount) graphql.Marshaler {
+func (ec *executionContext) marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐFailureCount(ctx context.Context, sel ast.SelectionSet, v joblist.FailureCount) graphql.Marshaler {
 	return ec._FailureCount(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCountᚄ(ctx context.Context, sel ast.SelectionSet, v []models.FailureCount) graphql.Marshaler {
+func (ec *executionContext) marshalNFailureCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐFailureCountᚄ(ctx context.Context, sel ast.SelectionSet, v []joblist.FailureCount) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐFailureCount(ctx, sel, v[i])
+		return ec.marshalNFailureCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐFailureCount(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -7850,7 +7851,7 @@ func (ec *executionContext) marshalNJobEventType2githubᚗcomᚋreelayᚋreelay�
 	return res
 }
 
-func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx context.Context, v any) (models.JobFilter, error) {
+func (ec *executionContext) unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx context.Context, v any) (joblist.JobFilter, error) {
 	res, err := ec.unmarshalInputJobFilter(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -7898,7 +7899,7 @@ func (ec *executionContext) marshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋm
 	return res
 }
 
-func (ec *executionContext) marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobTotals(ctx context.Context, sel ast.SelectionSet, v *models.JobTotals) graphql.Marshaler {
+func (ec *executionContext) marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobTotals(ctx context.Context, sel ast.SelectionSet, v *joblist.JobTotals) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -7939,15 +7940,15 @@ func (ec *executionContext) marshalNProgress2githubᚗcomᚋreelayᚋreelayᚋmo
 	return ec._Progress(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCount(ctx context.Context, sel ast.SelectionSet, v models.StatusCount) graphql.Marshaler {
+func (ec *executionContext) marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐStatusCount(ctx context.Context, sel ast.SelectionSet, v joblist.StatusCount) graphql.Marshaler {
 	return ec._StatusCount(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCountᚄ(ctx context.Context, sel ast.SelectionSet, v []models.StatusCount) graphql.Marshaler {
+func (ec *executionContext) marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐStatusCountᚄ(ctx context.Context, sel ast.SelectionSet, v []joblist.StatusCount) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐStatusCount(ctx, sel, v[i])
+		return ec.marshalNStatusCount2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐStatusCount(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -8255,7 +8256,7 @@ func (ec *executionContext) marshalOJob2ᚖgithubᚗcomᚋreelayᚋreelayᚋmode
 	return ec._Job(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx context.Context, v any) (*models.JobFilter, error) {
+func (ec *executionContext) unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx context.Context, v any) (*joblist.JobFilter, error) {
 	if v == nil {
 		return nil, nil
 	}

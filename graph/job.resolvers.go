@@ -15,6 +15,8 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 )
 
 func (r *artifactResolver) URL(ctx context.Context, obj *models.Artifact, expiresInSeconds *int) (string, error) {
@@ -56,7 +58,7 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 	if !mayReadPrompt(ctx, p) {
 		return nil, nil
 	}
-	if p.Role == models.RoleWorker { // a lease has one job, so a worker does not wait for a batch
+	if p.Role == access.RoleWorker { // a lease has one job, so a worker does not wait for a batch
 		return promptOf(r.Reads.Jobs.LeasedPrompt(ctx, obj.ID))
 	}
 	return promptOf(load(ctx).Prompts.Load(ctx, obj.ID))
@@ -249,9 +251,9 @@ func (r *queryResolver) Job(ctx context.Context, id string) (*models.Job, error)
 	return r.Reads.Jobs.Get(ctx, principal(ctx), models.JobID(id))
 }
 
-func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error) {
-	only := valueOr(filter, models.JobFilter{})
-	by := valueOr(order, models.OrderNewest)
+func (r *queryResolver) Jobs(ctx context.Context, filter *joblist.JobFilter, first *int, after *string, order *joblist.JobOrder) (*JobConnection, error) {
+	only := valueOr(filter, joblist.JobFilter{})
+	by := valueOr(order, joblist.OrderNewest)
 	if len(only.Status) == 0 {
 		only.Status = by.Statuses()
 	}
@@ -262,7 +264,7 @@ func (r *queryResolver) Jobs(ctx context.Context, filter *models.JobFilter, firs
 	return &JobConnection{*connect(page), only}, nil
 }
 
-func (r *queryResolver) JobTotals(ctx context.Context, filter models.JobFilter) (*models.JobTotals, error) {
+func (r *queryResolver) JobTotals(ctx context.Context, filter joblist.JobFilter) (*joblist.JobTotals, error) {
 	return r.Reads.Jobs.Totals(ctx, principal(ctx), filter)
 }
 

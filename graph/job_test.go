@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -78,7 +80,7 @@ func TestSubmitJob(t *testing.T) {
 			"params.durationSeconds": {"model": "testcard", "prompt": "x", "params": map[string]any{"durationSeconds": -1}},
 			"priority":               {"model": "testcard", "prompt": "x", "priority": 101},
 		} {
-			got := ask(t, a.url, a.Secrets[models.RoleClient], submitAs, map[string]any{"i": input})
+			got := ask(t, a.url, a.Secrets[access.RoleClient], submitAs, map[string]any{"i": input})
 
 			require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), field)
 			require.Equal(t, field, got.Errors[0].Extensions["field"])
@@ -115,14 +117,14 @@ func TestJobs(t *testing.T) {
 		for field, arguments := range map[string][]string{"first": {"first: 0", "first: -1", "first: 201", "first: 10000", "first: 2147483648"},
 			"after": {`after: "x"`}} {
 			for _, argument := range arguments {
-				got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
+				got := ask(t, a.url, a.Secrets[access.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
 
 				require.Equal(t, []string{"INVALID_INPUT"}, got.codes(), argument)
 				require.Equal(t, field, got.Errors[0].Extensions["field"])
 			}
 		}
 		for _, argument := range []string{"first: 1e2", `first: "1"`, "first: 1, last: 1", "last: 1"} {
-			got := ask(t, a.url, a.Secrets[models.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
+			got := ask(t, a.url, a.Secrets[access.RoleClient], "{ jobs("+argument+") { totalCount } }", nil)
 
 			require.Equal(t, "GRAPHQL_VALIDATION_FAILED", got.codes()[0], argument)
 		}
@@ -171,9 +173,9 @@ func TestTenancy(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 		lease, _ := a.Lease(t, a.Worker(t, "i-1"))
-		a.NewKey(t, a.Account, models.RoleClient)
+		a.NewKey(t, a.Account, access.RoleClient)
 		stranger := a.NewAccount(t, "stranger", models.TierFree)
-		_, key, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: stranger.ID, Role: models.RoleClient, Name: "stranger's"})
+		_, key, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: stranger.ID, Role: access.RoleClient, Name: "stranger's"})
 		require.NoError(t, err)
 
 		for _, query := range []string{
@@ -221,9 +223,9 @@ func TestTenancy(t *testing.T) {
 
 		data := a.client(t, `query ($id: ID!) { job(id: $id) { attempts { worker {
 			id region gpuType status pool { id } zone currentJob { id } registeredAt gpuUtilization } } } }`, vars)
-		refused := ask(t, a.url, a.Secrets[models.RoleClient],
+		refused := ask(t, a.url, a.Secrets[access.RoleClient],
 			`query ($id: ID!) { job(id: $id) { attempts { worker { id providerInstanceId } } } }`, vars)
-		whole := a.as(t, models.RoleOperator,
+		whole := a.as(t, access.RoleOperator,
 			`query ($id: ID!) { job(id: $id) { attempts { worker { providerInstanceId registeredAt currentJob { id } } } } }`, vars)
 
 		worker := at[map[string]any](t, data, "job", "attempts", 0, "worker")
@@ -305,19 +307,19 @@ func TestReads(t *testing.T) {
 		a := newAPI(t)
 		a.Submit(t)
 		id, _ := a.worker(t, "i-1")
-		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 			Name: "local", Provider: "local", Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2,
 		}}
-		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
+		require.NoError(t, capacity.UpsertPool(t.Context(), a.DB, pool))
 		const query = `{
 			queues { tier model depth running oldestWaitSeconds }
 			pools { id name desired idle scalingHistory { at reason } }
 			workers { totalCount edges { node { id status zone pool { id } currentJob { id } } } }
 			models { name available paramsSchema gpuTypes } }`
 
-		data := a.as(t, models.RoleOperator, query, nil)
-		refused := ask(t, a.url, a.Secrets[models.RoleClient], query, nil)
+		data := a.as(t, access.RoleOperator, query, nil)
+		refused := ask(t, a.url, a.Secrets[access.RoleClient], query, nil)
 
 		require.EqualValues(t, 1, at[float64](t, data, "queues", 0, "depth"))
 		require.Equal(t, "local", at[string](t, data, "pools", 0, "name"))

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,9 +52,9 @@ func TestJobTotals(t *testing.T) {
 	}, after)
 
 	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-		Role: models.RoleClient, Name: "stranger"})
+		Role: access.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	require.Zero(t, at[float64](t, ask(t, a.url, stranger, totals, batch).Data, "jobTotals", "total"), "another account's jobs do not count")
-	require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleClient], totals,
+	require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[access.RoleClient], totals,
 		map[string]any{"f": map[string]any{"search": "meta:batch"}}).codes())
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type ApiKeyResolver interface {
-	Account(ctx context.Context, obj *models.APIKey) (*models.Account, error)
+	Account(ctx context.Context, obj *access.APIKey) (*models.Account, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -29,7 +30,7 @@ type ApiKeyResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _ApiKey_id(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_id(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -52,7 +53,7 @@ func (ec *executionContext) fieldContext_ApiKey_id(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_account(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_account(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -84,7 +85,7 @@ func (ec *executionContext) fieldContext_ApiKey_account(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _ApiKey_name(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_name(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -107,7 +108,7 @@ func (ec *executionContext) fieldContext_ApiKey_name(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_role(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_role(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -119,8 +120,8 @@ func (ec *executionContext) _ApiKey_role(ctx context.Context, field graphql.Coll
 			return obj.Role, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Role) graphql.Marshaler {
-			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, selections, v)
 		},
 		true,
 		true,
@@ -130,7 +131,7 @@ func (ec *executionContext) fieldContext_ApiKey_role(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_prefix(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_prefix(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -153,7 +154,7 @@ func (ec *executionContext) fieldContext_ApiKey_prefix(_ context.Context, field 
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_createdAt(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -176,7 +177,7 @@ func (ec *executionContext) fieldContext_ApiKey_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_lastUsedAt(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_lastUsedAt(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -199,7 +200,7 @@ func (ec *executionContext) fieldContext_ApiKey_lastUsedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_expiresAt(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_expiresAt(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -222,7 +223,7 @@ func (ec *executionContext) fieldContext_ApiKey_expiresAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("ApiKey", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ApiKey_revokedAt(ctx context.Context, field graphql.CollectedField, obj *models.APIKey) (ret graphql.Marshaler) {
+func (ec *executionContext) _ApiKey_revokedAt(ctx context.Context, field graphql.CollectedField, obj *access.APIKey) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -303,8 +304,8 @@ func (ec *executionContext) _CreatedApiKey_role(ctx context.Context, field graph
 			return obj.Role, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Role) graphql.Marshaler {
-			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, selections, v)
 		},
 		true,
 		true,
@@ -328,7 +329,7 @@ func (ec *executionContext) fieldContext_CreatedApiKey_role(_ context.Context, f
 
 var apiKeyImplementors = []string{"ApiKey"}
 
-func (ec *executionContext) _ApiKey(ctx context.Context, sel ast.SelectionSet, obj *models.APIKey) graphql.Marshaler {
+func (ec *executionContext) _ApiKey(ctx context.Context, sel ast.SelectionSet, obj *access.APIKey) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, apiKeyImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -489,11 +490,11 @@ func (ec *executionContext) _CreatedApiKey(ctx context.Context, sel ast.Selectio
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNApiKey2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAPIKeyᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.APIKey) graphql.Marshaler {
+func (ec *executionContext) marshalNApiKey2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐAPIKeyᚄ(ctx context.Context, sel ast.SelectionSet, v []*access.APIKey) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNApiKey2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAPIKey(ctx, sel, v[i])
+		return ec.marshalNApiKey2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐAPIKey(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -505,7 +506,7 @@ func (ec *executionContext) marshalNApiKey2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNApiKey2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAPIKey(ctx context.Context, sel ast.SelectionSet, v *models.APIKey) graphql.Marshaler {
+func (ec *executionContext) marshalNApiKey2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐAPIKey(ctx context.Context, sel ast.SelectionSet, v *access.APIKey) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

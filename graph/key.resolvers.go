@@ -11,13 +11,14 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
-func (r *apiKeyResolver) Account(ctx context.Context, obj *models.APIKey) (*models.Account, error) {
+func (r *apiKeyResolver) Account(ctx context.Context, obj *access.APIKey) (*models.Account, error) {
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
-func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error) {
+func (r *mutationResolver) CreateAPIKey(ctx context.Context, accountID string, role access.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error) {
 	key, secret, err := r.Keys.Create(ctx, principal(ctx), auth.NewKey{
 		AccountID: models.AccountID(accountID), Role: role, Name: name, ExpiresAt: expiresAt,
 	})
@@ -31,7 +32,7 @@ func (r *mutationResolver) RevokeAPIKey(ctx context.Context, id string) (string,
 	return id, r.Keys.Revoke(ctx, principal(ctx), models.KeyID(id))
 }
 
-func (r *queryResolver) APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error) {
+func (r *queryResolver) APIKeys(ctx context.Context, accountID *string) ([]*access.APIKey, error) {
 	return r.Keys.List(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +38,7 @@ func TestLinks(t *testing.T) {
 	mux.Handle("/objects/", s.Objects.Handler())
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	key := s.Secrets[models.RoleClient]
+	key := s.Secrets[access.RoleClient]
 	const job = `id result { url }`
 
 	t.Run("InAnAnswer", func(t *testing.T) {

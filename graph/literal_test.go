@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +34,7 @@ func TestLiteral(t *testing.T) {
 		`subscription { jobEvents(jobId: "x", afterSeq: "y") { seq } }`: {"afterSeq",
 			"Int cannot represent"},
 	} {
-		got := ask(t, a.url, a.Secrets[models.RoleClient], query, nil)
+		got := ask(t, a.url, a.Secrets[access.RoleClient], query, nil)
 		require.Equal(t, "GRAPHQL_VALIDATION_FAILED", got.codes()[0], query)
 		shown := got.Errors[0]
 		for _, e := range got.Errors {

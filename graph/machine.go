@@ -13,7 +13,7 @@ import (
 	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
@@ -41,7 +41,7 @@ func (a *API) authenticate(r *http.Request, secret string) (transport.Caller, er
 	var err error
 	if a.machines != nil && identity.Is(secret) {
 		caller.Proof = secret
-		p.Role = models.RoleWorker
+		p.Role = access.RoleWorker
 		p.Machine, err = a.machines(r.Context(), secret)
 	} else {
 		p, err = a.keys.Authenticate(r.Context(), secret)

@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,11 +36,11 @@ func TestMachine(t *testing.T) {
 			Expires: time.Now().Add(time.Hour)}, nil
 	}}))
 	t.Cleanup(server.Close)
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "spot", Provider: "gce", Region: "us-central1", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
 		MaxWorkers: 4, BootLimitSeconds: 600,
 	}}
-	require.NoError(t, models.InsertPool(t.Context(), s.DB, pool))
+	require.NoError(t, capacity.InsertPool(t.Context(), s.DB, pool))
 	const register = `mutation ($i: RegisterWorkerInput!) { registerWorker(input: $i) { workerToken worker { id zone } } }`
 	values := map[string]any{
 		"provider": "gce", "providerInstanceId": "spot-1", "poolId": pool.ID, "region": "us-central1", "gpuType": "L4",
@@ -90,9 +92,9 @@ func TestMachine(t *testing.T) {
 		"a body that is too large": {good + strings.Repeat(" ", 64<<10), "", http.StatusUnauthorized, []string{"UNAUTHENTICATED"}},
 		"another text":             {"see " + good, "", http.StatusOK, []string{"UNAUTHENTICATED"}},
 		"another header":           {forged, good, http.StatusOK, []string{"INVALID_INPUT"}},
-		"a key and a forged token": {forged, s.Secrets[models.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
-		"a key and no token":       {"rl_live_x", s.Secrets[models.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
-		"another role":             {good, s.Secrets[models.RoleClient], http.StatusOK, []string{"FORBIDDEN"}},
+		"a key and a forged token": {forged, s.Secrets[access.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
+		"a key and no token":       {"rl_live_x", s.Secrets[access.RoleWorker], http.StatusOK, []string{"UNAUTHENTICATED"}},
+		"another role":             {good, s.Secrets[access.RoleClient], http.StatusOK, []string{"FORBIDDEN"}},
 	} {
 		values["identityToken"] = try.token
 		got := ask(t, server.URL, try.header, register, input)
@@ -102,7 +104,7 @@ func TestMachine(t *testing.T) {
 	}
 	for name, try := range map[string]struct{ token, header string }{
 		"without a header": {"eyJfield.e.s", ""}, "as in the header": {"eyJsame.e.s", "eyJsame.e.s"},
-		"with a key": {"eyJkeyed.e.s", s.Secrets[models.RoleWorker]},
+		"with a key": {"eyJkeyed.e.s", s.Secrets[access.RoleWorker]},
 	} {
 		values["identityToken"] = try.token
 		got := ask(t, server.URL, try.header, register, input)

@@ -12,13 +12,14 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type MemberResolver interface {
-	Account(ctx context.Context, obj *models.Member) (*models.Account, error)
+	Account(ctx context.Context, obj *access.Member) (*models.Account, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -29,7 +30,7 @@ type MemberResolver interface {
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_id(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -52,7 +53,7 @@ func (ec *executionContext) fieldContext_Member_id(_ context.Context, field grap
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Member_email(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_email(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -75,7 +76,7 @@ func (ec *executionContext) fieldContext_Member_email(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Member_name(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_name(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -98,7 +99,7 @@ func (ec *executionContext) fieldContext_Member_name(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Member_role(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_role(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -110,8 +111,8 @@ func (ec *executionContext) _Member_role(ctx context.Context, field graphql.Coll
 			return obj.Role, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Role) graphql.Marshaler {
-			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, selections, v)
 		},
 		true,
 		true,
@@ -121,7 +122,7 @@ func (ec *executionContext) fieldContext_Member_role(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
-func (ec *executionContext) _Member_account(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_account(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -153,7 +154,7 @@ func (ec *executionContext) fieldContext_Member_account(_ context.Context, field
 	return fc, nil
 }
 
-func (ec *executionContext) _Member_hasPassword(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_hasPassword(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -176,7 +177,7 @@ func (ec *executionContext) fieldContext_Member_hasPassword(_ context.Context, f
 	return graphql.NewScalarFieldContext("Member", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Member_singleSignOn(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_singleSignOn(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -199,7 +200,7 @@ func (ec *executionContext) fieldContext_Member_singleSignOn(_ context.Context, 
 	return graphql.NewScalarFieldContext("Member", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Member_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_createdAt(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -222,7 +223,7 @@ func (ec *executionContext) fieldContext_Member_createdAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Member_lastLoginAt(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_lastLoginAt(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -245,7 +246,7 @@ func (ec *executionContext) fieldContext_Member_lastLoginAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("Member", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Member_disabledAt(ctx context.Context, field graphql.CollectedField, obj *models.Member) (ret graphql.Marshaler) {
+func (ec *executionContext) _Member_disabledAt(ctx context.Context, field graphql.CollectedField, obj *access.Member) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -280,8 +281,8 @@ func (ec *executionContext) _MemberInvitation_member(ctx context.Context, field 
 			return obj.Member, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Member) graphql.Marshaler {
-			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Member) graphql.Marshaler {
+			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -360,7 +361,7 @@ func (ec *executionContext) fieldContext_MemberInvitation_expiresAt(_ context.Co
 
 var memberImplementors = []string{"Member"}
 
-func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *models.Member) graphql.Marshaler {
+func (ec *executionContext) _Member(ctx context.Context, sel ast.SelectionSet, obj *access.Member) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, memberImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -526,11 +527,11 @@ func (ec *executionContext) _MemberInvitation(ctx context.Context, sel ast.Selec
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNMember2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.Member) graphql.Marshaler {
+func (ec *executionContext) marshalNMember2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMemberᚄ(ctx context.Context, sel ast.SelectionSet, v []*access.Member) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx, sel, v[i])
+		return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -542,7 +543,7 @@ func (ec *executionContext) marshalNMember2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx context.Context, sel ast.SelectionSet, v *models.Member) graphql.Marshaler {
+func (ec *executionContext) marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx context.Context, sel ast.SelectionSet, v *access.Member) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

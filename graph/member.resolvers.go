@@ -10,28 +10,29 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
-func (r *memberResolver) Account(ctx context.Context, obj *models.Member) (*models.Account, error) {
+func (r *memberResolver) Account(ctx context.Context, obj *access.Member) (*models.Account, error) {
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
-func (r *mutationResolver) CreateMember(ctx context.Context, email string, role models.Role, name *string, accountID *string) (*MemberInvitation, error) {
+func (r *mutationResolver) CreateMember(ctx context.Context, email string, role access.Role, name *string, accountID *string) (*MemberInvitation, error) {
 	invitation, err := r.Resolver.Members.Create(ctx, principal(ctx), auth.NewMember{
 		Email: email, Role: role, Name: valueOr(name, ""), AccountID: models.AccountID(valueOr(accountID, "")),
 	})
 	return invited(ctx, invitation, err)
 }
 
-func (r *mutationResolver) UpdateMember(ctx context.Context, id string, name *string, role *models.Role) (*models.Member, error) {
+func (r *mutationResolver) UpdateMember(ctx context.Context, id string, name *string, role *access.Role) (*access.Member, error) {
 	return r.Resolver.Members.Update(ctx, principal(ctx), models.MemberID(id), auth.MemberUpdate{Name: name, Role: role})
 }
 
-func (r *mutationResolver) DisableMember(ctx context.Context, id string) (*models.Member, error) {
+func (r *mutationResolver) DisableMember(ctx context.Context, id string) (*access.Member, error) {
 	return r.Resolver.Members.Disable(ctx, principal(ctx), models.MemberID(id))
 }
 
-func (r *mutationResolver) EnableMember(ctx context.Context, id string) (*models.Member, error) {
+func (r *mutationResolver) EnableMember(ctx context.Context, id string) (*access.Member, error) {
 	return r.Resolver.Members.Enable(ctx, principal(ctx), models.MemberID(id))
 }
 
@@ -40,7 +41,7 @@ func (r *mutationResolver) ResetMemberPassword(ctx context.Context, id string) (
 	return invited(ctx, invitation, err)
 }
 
-func (r *queryResolver) Members(ctx context.Context) ([]*models.Member, error) {
+func (r *queryResolver) Members(ctx context.Context) ([]*access.Member, error) {
 	return r.Resolver.Members.List(ctx, principal(ctx))
 }
 

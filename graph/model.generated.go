@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -504,8 +505,8 @@ func (ec *executionContext) _Model_origin(ctx context.Context, field graphql.Col
 			return obj.Origin, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.CatalogueOrigin) graphql.Marshaler {
-			return ec.marshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v capacity.CatalogueOrigin) graphql.Marshaler {
+			return ec.marshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1373,8 +1374,8 @@ func (ec *executionContext) _RemovedModel_origin(ctx context.Context, field grap
 			return obj.Origin, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.CatalogueOrigin) graphql.Marshaler {
-			return ec.marshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v capacity.CatalogueOrigin) graphql.Marshaler {
+			return ec.marshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2325,13 +2326,13 @@ func (ec *executionContext) marshalNModelDifference2ᚕgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) unmarshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx context.Context, v any) (models.CatalogueOrigin, error) {
+func (ec *executionContext) unmarshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx context.Context, v any) (capacity.CatalogueOrigin, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.CatalogueOrigin(tmp)
+	res := capacity.CatalogueOrigin(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx context.Context, sel ast.SelectionSet, v models.CatalogueOrigin) graphql.Marshaler {
+func (ec *executionContext) marshalNModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx context.Context, sel ast.SelectionSet, v capacity.CatalogueOrigin) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2472,13 +2473,13 @@ func (ec *executionContext) marshalOModelDrafts2ᚖgithubᚗcomᚋreelayᚋreela
 	return ec._ModelDrafts(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx context.Context, v any) (models.CatalogueOrigin, error) {
+func (ec *executionContext) unmarshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx context.Context, v any) (capacity.CatalogueOrigin, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.CatalogueOrigin(tmp)
+	res := capacity.CatalogueOrigin(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatalogueOrigin(ctx context.Context, sel ast.SelectionSet, v models.CatalogueOrigin) graphql.Marshaler {
+func (ec *executionContext) marshalOModelOrigin2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐCatalogueOrigin(ctx context.Context, sel ast.SelectionSet, v capacity.CatalogueOrigin) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))

@@ -3,7 +3,7 @@ package graph_test
 import (
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +31,7 @@ func TestApplyModels(t *testing.T) {
 		a := newAPI(t)
 		a.SeedCatalogue(t)
 		admin := func(query string, variables map[string]any) answer {
-			return ask(t, a.url, a.Secrets[models.RoleAdmin], query, variables)
+			return ask(t, a.url, a.Secrets[access.RoleAdmin], query, variables)
 		}
 
 		dry := admin(apply, map[string]any{"source": ownModel, "dryRun": true})
@@ -58,7 +58,7 @@ func TestApplyModels(t *testing.T) {
 			at[[]any](t, a.client(t, `{ modelAliases { name models { name weight } } }`, nil), "modelAliases"))
 		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { removeModel(name: "own") }`, nil).codes())
 		require.Equal(t, []string{"FORBIDDEN"}, admin(`{ modelPrograms { model } }`, nil).codes(), "workers alone need them")
-		programs := at[[]any](t, a.as(t, models.RoleWorker, `{ modelPrograms { model program install } }`, nil), "modelPrograms")
+		programs := at[[]any](t, a.as(t, access.RoleWorker, `{ modelPrograms { model program install } }`, nil), "modelPrograms")
 		require.NotEmpty(t, programs)
 		require.Empty(t, admin(`mutation { removeModel(name: "fast") }`, nil).codes())
 		require.Equal(t, map[string]any{"aliases": []any{}, "pools": []any{}, "openJobs": 1.0, "schedules": 0.0},
@@ -85,7 +85,7 @@ func TestApplyModels(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 
-		bad := ask(t, a.url, a.Secrets[models.RoleAdmin], apply, map[string]any{"source": "models:\n- name: x\n  colour: red\n"})
+		bad := ask(t, a.url, a.Secrets[access.RoleAdmin], apply, map[string]any{"source": "models:\n- name: x\n  colour: red\n"})
 
 		require.Equal(t, []string{"INVALID_INPUT"}, bad.codes())
 		require.Contains(t, bad.Errors[0].Message, `models.yaml:3: unknown field "colour"`)
@@ -95,7 +95,7 @@ func TestApplyModels(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 
-		for _, role := range []models.Role{models.RoleClient, models.RoleOperator} {
+		for _, role := range []access.Role{access.RoleClient, access.RoleOperator} {
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], apply, map[string]any{"source": ownModel}).codes())
 			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[role], `mutation { removeModel(name: "drill") }`, nil).codes())
 		}

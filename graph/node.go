@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // node finds a row by an id of any kind but keys and sessions.
@@ -24,7 +25,7 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		}
 		return found(r.Reads.Fleet.Worker(ctx, models.WorkerID(id)))
 	case "acc":
-		if p.AccountID != models.AccountID(id) && !p.May(models.RoleViewer) {
+		if p.AccountID != models.AccountID(id) && !p.May(access.RoleViewer) {
 			return nil, orNotFound(nil)
 		}
 		account, err := load(ctx).Accounts.Load(ctx, models.AccountID(id))
@@ -33,7 +34,7 @@ func (r *Resolver) node(ctx context.Context, p jobs.Principal, id string) (Node,
 		}
 		return account, nil
 	case "pol":
-		if !p.May(models.RoleViewer) {
+		if !p.May(access.RoleViewer) {
 			return nil, orNotFound(nil)
 		}
 		return found(r.Reads.Fleet.Pool(ctx, models.PoolID(id)))

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
@@ -25,7 +25,7 @@ func TestOutage(t *testing.T) {
 		url := serve(t, s)
 		proxy.Cut()
 
-		a := ask(t, url, s.Secrets[models.RoleClient], `{ models { name } }`, nil)
+		a := ask(t, url, s.Secrets[access.RoleClient], `{ models { name } }`, nil)
 
 		require.Equal(t, http.StatusServiceUnavailable, a.status)
 		require.Equal(t, "2", a.header.Get("Retry-After"))
@@ -43,7 +43,7 @@ func TestOutage(t *testing.T) {
 			a.Exec(t, `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`'; END $$`)
 			a.Exec(t, `CREATE TRIGGER fail BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION fail()`)
 
-			got := ask(t, a.url, a.Secrets[models.RoleClient], `mutation { submitJob(input: {model: "testcard", prompt: "fog"}) { job { id } } }`,
+			got := ask(t, a.url, a.Secrets[access.RoleClient], `mutation { submitJob(input: {model: "testcard", prompt: "fog"}) { job { id } } }`,
 				nil)
 
 			require.Equal(t, []string{"UNAVAILABLE"}, got.codes(), "%+v", got.Errors)

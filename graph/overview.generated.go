@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -179,8 +179,8 @@ func (ec *executionContext) _AttentionCause_alerts(ctx context.Context, field gr
 			return obj.Alerts, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.Alert) graphql.Marshaler {
-			return ec.marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlertᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*alerts.Alert) graphql.Marshaler {
+			return ec.marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlertᚄ(ctx, selections, v)
 		},
 		true,
 		true,

@@ -7,7 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +27,7 @@ func TestOverview(t *testing.T) {
 		_, err := a.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &o.Video})
 		require.NoError(t, err)
 
-		got := ask(t, a.url, a.Secrets[models.RoleViewer], `{
+		got := ask(t, a.url, a.Secrets[access.RoleViewer], `{
 			overview { at queued running scheduled blocked deadLetters workersIdle workersBusy submittedPerMinute completedPerMinute failureRate
 				waitSecondsP50 renderSecondsP95 recoverySecondsP95 costUsdPerHour estimatedDrainSeconds }
 			heatMap { region gpuType idle busy depth wastedShare verdict { level cause runbook } }
@@ -53,10 +53,10 @@ func TestOverview(t *testing.T) {
 		a := newAPI(t)
 		a.Worker(t, "one")
 
-		got := ask(t, a.url, a.Secrets[models.RoleViewer],
+		got := ask(t, a.url, a.Secrets[access.RoleViewer],
 			`{ system { version redisVersion outboxLagSeconds stalledJobs processes { kind seenAt version host startedAt }
 			database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds } agents { version workers } } }`, nil)
-		examined := ask(t, a.url, a.Secrets[models.RoleOperator], `{ doctor { check level holds found ids count matters fix } }`, nil)
+		examined := ask(t, a.url, a.Secrets[access.RoleOperator], `{ doctor { check level holds found ids count matters fix } }`, nil)
 
 		require.Empty(t, got.codes())
 		system := at[map[string]any](t, got.Data, "system")
@@ -68,21 +68,21 @@ func TestOverview(t *testing.T) {
 		require.Equal(t, map[string]any{"check": "rehearsed", "level": "ADVICE", "holds": "It holds.", "found": "", "ids": []any{}, "count": 0.0,
 			"matters": "", "fix": ""},
 			at[any](t, examined.Data, "doctor", 0))
-		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleViewer], `{ doctor { check } }`, nil).codes())
+		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[access.RoleViewer], `{ doctor { check } }`, nil).codes())
 	})
 
 	t.Run("HasAHistoryOfEveryMetric", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		names := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], `{ __type(name: "HistoryMetric") { enumValues { name } } }`,
+		names := at[[]any](t, ask(t, a.url, a.Secrets[access.RoleOperator], `{ __type(name: "HistoryMetric") { enumValues { name } } }`,
 			nil).Data, "__type", "enumValues")
 		var all []any
 		for _, value := range names {
 			all = append(all, value.(map[string]any)["name"])
 		}
 
-		got := ask(t, a.url, a.Secrets[models.RoleOperator], `query ($all: [HistoryMetric!]!, $from: Time!) {
+		got := ask(t, a.url, a.Secrets[access.RoleOperator], `query ($all: [HistoryMetric!]!, $from: Time!) {
 			history(metrics: $all, from: $from, tier: PRO) { metric unit from stepSeconds values } }`,
 			map[string]any{"all": all, "from": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
 
@@ -105,7 +105,7 @@ func TestOverview(t *testing.T) {
 			`{ doctor { check } }`:    "FORBIDDEN",
 			`{ history(metrics: [QUEUED], from: "2026-01-01T00:00:00Z") { values } }`: "FORBIDDEN",
 		} {
-			require.Equal(t, []string{want}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)
+			require.Equal(t, []string{want}, ask(t, a.url, a.Secrets[access.RoleClient], query, nil).codes(), query)
 		}
 		for _, query := range []string{
 			`{ heatMap(hours: 0) { region } }`,
@@ -113,7 +113,7 @@ func TestOverview(t *testing.T) {
 			`{ history(metrics: [QUEUED], from: "2026-01-01T00:00:00Z", to: "2025-01-01T00:00:00Z") { values } }`,
 			`{ history(metrics: [QUEUED], from: "2025-01-01T00:00:00Z", resolution: MINUTE) { values } }`,
 		} {
-			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[models.RoleOperator], query, nil).codes(), query)
+			require.Equal(t, []string{"INVALID_INPUT"}, ask(t, a.url, a.Secrets[access.RoleOperator], query, nil).codes(), query)
 		}
 	})
 }

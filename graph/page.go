@@ -4,6 +4,9 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/schedules"
+	"github.com/reelay/reelay/models/webhooks"
 )
 
 // defaultPage is the size of a page if the caller does not choose one.
@@ -35,16 +38,16 @@ type (
 	AuditConnection           = Connection[query.Act]
 	ChangeEdge                = Edge[query.Change]
 	ChangeConnection          = Connection[query.Change]
-	BulkOperationEdge         = Edge[models.BulkOperation]
-	BulkOperationConnection   = Connection[models.BulkOperation]
+	BulkOperationEdge         = Edge[joblist.BulkOperation]
+	BulkOperationConnection   = Connection[joblist.BulkOperation]
 	JobEventEdge              = Edge[models.JobEvent]
 	JobEventConnection        = Connection[models.JobEvent]
-	ScheduleEdge              = Edge[models.Schedule]
-	ScheduleConnection        = Connection[models.Schedule]
+	ScheduleEdge              = Edge[schedules.Schedule]
+	ScheduleConnection        = Connection[schedules.Schedule]
 	WorkflowEdge              = Edge[models.Workflow]
 	WorkflowConnection        = Connection[models.Workflow]
-	WebhookDeliveryEdge       = Edge[models.WebhookDelivery]
-	WebhookDeliveryConnection = Connection[models.WebhookDelivery]
+	WebhookDeliveryEdge       = Edge[webhooks.Delivery]
+	WebhookDeliveryConnection = Connection[webhooks.Delivery]
 	DeadLetterEdge            = Edge[models.DeadLetter]
 	JobEdge                   = Edge[models.Job]
 	WorkerEdge                = Edge[models.Worker]
@@ -61,7 +64,7 @@ type (
 	// JobConnection is one page of jobs.
 	JobConnection struct {
 		Connection[models.Job]
-		filter models.JobFilter
+		filter joblist.JobFilter
 	}
 	// WorkerConnection is one page of workers.
 	WorkerConnection struct {

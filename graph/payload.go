@@ -14,6 +14,9 @@ import (
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/samber/lo"
 )
 
@@ -22,7 +25,7 @@ type Node any
 
 // MemberInvitation is a member and the link with which it chooses a password.
 type MemberInvitation struct {
-	Member    *models.Member
+	Member    *access.Member
 	URL       string
 	ExpiresAt time.Time
 }
@@ -40,16 +43,16 @@ func invited(ctx context.Context, invitation *auth.Invitation, err error) (*Memb
 type CreatedAPIKey struct {
 	ID     models.KeyID
 	Secret string
-	Role   models.Role
+	Role   access.Role
 }
 
 // CreatedWebhookEndpoint is an endpoint and its secret, which no later answer shows.
 type CreatedWebhookEndpoint struct {
-	Endpoint *models.WebhookEndpoint
+	Endpoint *webhooks.Endpoint
 	Secret   string
 }
 
-func createdEndpoint(endpoint *models.WebhookEndpoint, secret string, err error) (*CreatedWebhookEndpoint, error) {
+func createdEndpoint(endpoint *webhooks.Endpoint, secret string, err error) (*CreatedWebhookEndpoint, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ type SubmitJobsPayload struct {
 type SubmitJobResult struct {
 	Job          *models.Job
 	Deduplicated bool
-	Error        *models.BulkError
+	Error        *joblist.BulkError
 }
 
 func newSubmitJobs(all []submit.Submitted) *SubmitJobsPayload {
@@ -80,7 +83,7 @@ func newSubmitJobs(all []submit.Submitted) *SubmitJobsPayload {
 	for _, one := range all {
 		result := &SubmitJobResult{Job: one.Job, Deduplicated: one.Deduplicated}
 		if refused := one.Refused; refused != nil {
-			result.Error = &models.BulkError{Code: string(refused.Code), Message: refused.Message, RetryAfterSeconds: refused.RetryAfterSeconds}
+			result.Error = &joblist.BulkError{Code: string(refused.Code), Message: refused.Message, RetryAfterSeconds: refused.RetryAfterSeconds}
 			if refused.Field != "" {
 				result.Error.Field = strings.Split(refused.Field, ".")
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -28,11 +29,11 @@ type PoolResolver interface {
 	State(ctx context.Context, obj *query.PoolStatus) (fleet.State, error)
 	Warnings(ctx context.Context, obj *query.PoolStatus) ([]string, error)
 
-	PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PriceStep, error)
+	PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*capacity.PriceStep, error)
 
 	Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error)
 
-	ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error)
+	ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*capacity.ScalingDecision, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -1105,8 +1106,8 @@ func (ec *executionContext) _Pool_priceHistory(ctx context.Context, field graphq
 			return ec.Resolvers.Pool().PriceHistory(ctx, obj, fc.Args["hours"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.PriceStep) graphql.Marshaler {
-			return ec.marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*capacity.PriceStep) graphql.Marshaler {
+			return ec.marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStepᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1148,8 +1149,8 @@ func (ec *executionContext) _Pool_advice(ctx context.Context, field graphql.Coll
 			return obj.Advice, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.PoolAdvice) graphql.Marshaler {
-			return ec.marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolAdvice(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *capacity.PoolAdvice) graphql.Marshaler {
+			return ec.marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPoolAdvice(ctx, selections, v)
 		},
 		true,
 		false,
@@ -1576,8 +1577,8 @@ func (ec *executionContext) _Pool_scalingHistory(ctx context.Context, field grap
 			return ec.Resolvers.Pool().ScalingHistory(ctx, obj, fc.Args["first"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.ScalingDecision) graphql.Marshaler {
-			return ec.marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScalingDecisionᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*capacity.ScalingDecision) graphql.Marshaler {
+			return ec.marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐScalingDecisionᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1607,7 +1608,7 @@ func (ec *executionContext) fieldContext_Pool_scalingHistory(ctx context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _PoolAdvice_at(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_at(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1630,7 +1631,7 @@ func (ec *executionContext) fieldContext_PoolAdvice_at(_ context.Context, field 
 	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _PoolAdvice_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1653,7 +1654,7 @@ func (ec *executionContext) fieldContext_PoolAdvice_pricePerHourUsd(_ context.Co
 	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _PoolAdvice_preempted(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_preempted(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1676,7 +1677,7 @@ func (ec *executionContext) fieldContext_PoolAdvice_preempted(_ context.Context,
 	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _PoolAdvice_obtainability(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_obtainability(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1699,7 +1700,7 @@ func (ec *executionContext) fieldContext_PoolAdvice_obtainability(_ context.Cont
 	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _PoolAdvice_uptimeSeconds(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_uptimeSeconds(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1722,7 +1723,7 @@ func (ec *executionContext) fieldContext_PoolAdvice_uptimeSeconds(_ context.Cont
 	return graphql.NewScalarFieldContext("PoolAdvice", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _PoolAdvice_problem(ctx context.Context, field graphql.CollectedField, obj *models.PoolAdvice) (ret graphql.Marshaler) {
+func (ec *executionContext) _PoolAdvice_problem(ctx context.Context, field graphql.CollectedField, obj *capacity.PoolAdvice) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2203,8 +2204,8 @@ func (ec *executionContext) _PoolPrice_ahead(ctx context.Context, field graphql.
 			return obj.Ahead, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []models.PriceStep) graphql.Marshaler {
-			return ec.marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []capacity.PriceStep) graphql.Marshaler {
+			return ec.marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStepᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -2223,7 +2224,7 @@ func (ec *executionContext) fieldContext_PoolPrice_ahead(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _PriceStep_from(ctx context.Context, field graphql.CollectedField, obj *models.PriceStep) (ret graphql.Marshaler) {
+func (ec *executionContext) _PriceStep_from(ctx context.Context, field graphql.CollectedField, obj *capacity.PriceStep) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2246,7 +2247,7 @@ func (ec *executionContext) fieldContext_PriceStep_from(_ context.Context, field
 	return graphql.NewScalarFieldContext("PriceStep", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _PriceStep_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *models.PriceStep) (ret graphql.Marshaler) {
+func (ec *executionContext) _PriceStep_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *capacity.PriceStep) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2269,7 +2270,7 @@ func (ec *executionContext) fieldContext_PriceStep_pricePerHourUsd(_ context.Con
 	return graphql.NewScalarFieldContext("PriceStep", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_at(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_at(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2292,7 +2293,7 @@ func (ec *executionContext) fieldContext_ScalingDecision_at(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_from(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_from(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2315,7 +2316,7 @@ func (ec *executionContext) fieldContext_ScalingDecision_from(_ context.Context,
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_to(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_to(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2338,7 +2339,7 @@ func (ec *executionContext) fieldContext_ScalingDecision_to(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_reason(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_reason(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2361,7 +2362,7 @@ func (ec *executionContext) fieldContext_ScalingDecision_reason(_ context.Contex
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_inputs(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_inputs(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2384,7 +2385,7 @@ func (ec *executionContext) fieldContext_ScalingDecision_inputs(_ context.Contex
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type JSON does not have child fields"))
 }
 
-func (ec *executionContext) _ScalingDecision_error(ctx context.Context, field graphql.CollectedField, obj *models.ScalingDecision) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScalingDecision_error(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2462,8 +2463,8 @@ func (ec *executionContext) unmarshalInputApplyPoolsInput(ctx context.Context, o
 	return it, nil
 }
 
-func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any) (models.PoolSpec, error) {
-	var it models.PoolSpec
+func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any) (capacity.PoolSpec, error) {
+	var it capacity.PoolSpec
 	if obj == nil {
 		return it, nil
 	}
@@ -3282,7 +3283,7 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 
 var poolAdviceImplementors = []string{"PoolAdvice"}
 
-func (ec *executionContext) _PoolAdvice(ctx context.Context, sel ast.SelectionSet, obj *models.PoolAdvice) graphql.Marshaler {
+func (ec *executionContext) _PoolAdvice(ctx context.Context, sel ast.SelectionSet, obj *capacity.PoolAdvice) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, poolAdviceImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3577,7 +3578,7 @@ func (ec *executionContext) _PoolPrice(ctx context.Context, sel ast.SelectionSet
 
 var priceStepImplementors = []string{"PriceStep"}
 
-func (ec *executionContext) _PriceStep(ctx context.Context, sel ast.SelectionSet, obj *models.PriceStep) graphql.Marshaler {
+func (ec *executionContext) _PriceStep(ctx context.Context, sel ast.SelectionSet, obj *capacity.PriceStep) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, priceStepImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3620,7 +3621,7 @@ func (ec *executionContext) _PriceStep(ctx context.Context, sel ast.SelectionSet
 
 var scalingDecisionImplementors = []string{"ScalingDecision"}
 
-func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.SelectionSet, obj *models.ScalingDecision) graphql.Marshaler {
+func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.SelectionSet, obj *capacity.ScalingDecision) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scalingDecisionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -3835,7 +3836,7 @@ func (ec *executionContext) marshalNPoolExplanation2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._PoolExplanation(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolSpec(ctx context.Context, v any) (models.PoolSpec, error) {
+func (ec *executionContext) unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPoolSpec(ctx context.Context, v any) (capacity.PoolSpec, error) {
 	res, err := ec.unmarshalInputPoolInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
@@ -3867,15 +3868,15 @@ func (ec *executionContext) marshalNPoolState2githubᚗcomᚋreelayᚋreelayᚋf
 	return res
 }
 
-func (ec *executionContext) marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v models.PriceStep) graphql.Marshaler {
+func (ec *executionContext) marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v capacity.PriceStep) graphql.Marshaler {
 	return ec._PriceStep(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []models.PriceStep) graphql.Marshaler {
+func (ec *executionContext) marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []capacity.PriceStep) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx, sel, v[i])
+		return ec.marshalNPriceStep2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStep(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3887,11 +3888,11 @@ func (ec *executionContext) marshalNPriceStep2ᚕgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.PriceStep) graphql.Marshaler {
+func (ec *executionContext) marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStepᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.PriceStep) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx, sel, v[i])
+		return ec.marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStep(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3903,7 +3904,7 @@ func (ec *executionContext) marshalNPriceStep2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v *models.PriceStep) graphql.Marshaler {
+func (ec *executionContext) marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPriceStep(ctx context.Context, sel ast.SelectionSet, v *capacity.PriceStep) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3913,11 +3914,11 @@ func (ec *executionContext) marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._PriceStep(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScalingDecisionᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.ScalingDecision) graphql.Marshaler {
+func (ec *executionContext) marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐScalingDecisionᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.ScalingDecision) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScalingDecision(ctx, sel, v[i])
+		return ec.marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐScalingDecision(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -3929,7 +3930,7 @@ func (ec *executionContext) marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScalingDecision(ctx context.Context, sel ast.SelectionSet, v *models.ScalingDecision) graphql.Marshaler {
+func (ec *executionContext) marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐScalingDecision(ctx context.Context, sel ast.SelectionSet, v *capacity.ScalingDecision) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -3946,7 +3947,7 @@ func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfea
 	return ec._Pool(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolAdvice(ctx context.Context, sel ast.SelectionSet, v *models.PoolAdvice) graphql.Marshaler {
+func (ec *executionContext) marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPoolAdvice(ctx context.Context, sel ast.SelectionSet, v *capacity.PoolAdvice) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -13,14 +13,15 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
-func (r *mutationResolver) CreatePool(ctx context.Context, input models.PoolSpec) (*query.PoolStatus, error) {
+func (r *mutationResolver) CreatePool(ctx context.Context, input capacity.PoolSpec) (*query.PoolStatus, error) {
 	pool, err := r.Pools.Create(ctx, principal(ctx), input)
 	return r.poolOf(ctx, pool, err)
 }
 
-func (r *mutationResolver) UpdatePool(ctx context.Context, id string, input models.PoolSpec) (*query.PoolStatus, error) {
+func (r *mutationResolver) UpdatePool(ctx context.Context, id string, input capacity.PoolSpec) (*query.PoolStatus, error) {
 	pool, err := r.Pools.Update(ctx, principal(ctx), models.PoolID(id), input)
 	return r.poolOf(ctx, pool, err)
 }
@@ -51,7 +52,7 @@ func (r *poolResolver) Warnings(ctx context.Context, obj *query.PoolStatus) ([]s
 	return r.Pools.Warnings(obj.Pool), nil
 }
 
-func (r *poolResolver) PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PriceStep, error) {
+func (r *poolResolver) PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*capacity.PriceStep, error) {
 	return load(ctx).PriceHistory.Load(ctx, loader.PricesBack{Pool: obj.ID, Hours: valueOr(hours, 24)})
 }
 
@@ -59,7 +60,7 @@ func (r *poolResolver) Explanation(ctx context.Context, obj *query.PoolStatus) (
 	return r.Pools.Explain(ctx, principal(ctx), obj.ID)
 }
 
-func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*models.ScalingDecision, error) {
+func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*capacity.ScalingDecision, error) {
 	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})
 }
 

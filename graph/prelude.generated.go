@@ -13,6 +13,7 @@ import (
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -2031,13 +2032,13 @@ func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.Selecti
 	return res
 }
 
-func (ec *executionContext) unmarshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeEvent(ctx context.Context, v any) (models.NoticeEvent, error) {
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNoticeEvent(ctx context.Context, v any) (alerts.NoticeEvent, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.NoticeEvent(tmp)
+	res := alerts.NoticeEvent(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐNoticeEvent(ctx context.Context, sel ast.SelectionSet, v models.NoticeEvent) graphql.Marshaler {
+func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐNoticeEvent(ctx context.Context, sel ast.SelectionSet, v alerts.NoticeEvent) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {

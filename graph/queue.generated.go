@@ -13,25 +13,26 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type QueueResolver interface {
-	WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error)
-	WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error)
-	EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error)
-	DrainLeavesOut(ctx context.Context, obj *models.QueueCount) ([]*estimate.LeftOut, error)
-	BlockedReason(ctx context.Context, obj *models.QueueCount) (*string, error)
-	ServedBy(ctx context.Context, obj *models.QueueCount) ([]string, error)
-	WorkersWithoutPool(ctx context.Context, obj *models.QueueCount) (int, error)
-	AtMaximum(ctx context.Context, obj *models.QueueCount) (bool, error)
-	DrainCause(ctx context.Context, obj *models.QueueCount) (*string, error)
-	WaitTargetSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error)
+	WaitSecondsP50(ctx context.Context, obj *backlog.QueueCount) (*float64, error)
+	WaitSecondsP95(ctx context.Context, obj *backlog.QueueCount) (*float64, error)
+	EstimatedDrainSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error)
+	DrainLeavesOut(ctx context.Context, obj *backlog.QueueCount) ([]*estimate.LeftOut, error)
+	BlockedReason(ctx context.Context, obj *backlog.QueueCount) (*string, error)
+	ServedBy(ctx context.Context, obj *backlog.QueueCount) ([]string, error)
+	WorkersWithoutPool(ctx context.Context, obj *backlog.QueueCount) (int, error)
+	AtMaximum(ctx context.Context, obj *backlog.QueueCount) (bool, error)
+	DrainCause(ctx context.Context, obj *backlog.QueueCount) (*string, error)
+	WaitTargetSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error)
 }
 type QueueAccountResolver interface {
-	Account(ctx context.Context, obj *models.LaneShare) (*models.Account, error)
+	Account(ctx context.Context, obj *backlog.LaneShare) (*models.Account, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -111,7 +112,7 @@ func (ec *executionContext) fieldContext_DrainLeftOut_message(_ context.Context,
 	return graphql.NewScalarFieldContext("DrainLeftOut", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_tier(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_tier(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -134,7 +135,7 @@ func (ec *executionContext) fieldContext_Queue_tier(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Tier does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_model(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_model(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -157,7 +158,7 @@ func (ec *executionContext) fieldContext_Queue_model(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_depth(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_depth(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -180,7 +181,7 @@ func (ec *executionContext) fieldContext_Queue_depth(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_running(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_running(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -203,7 +204,7 @@ func (ec *executionContext) fieldContext_Queue_running(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_promoted(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_promoted(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -226,7 +227,7 @@ func (ec *executionContext) fieldContext_Queue_promoted(_ context.Context, field
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_oldestWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_oldestWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -249,7 +250,7 @@ func (ec *executionContext) fieldContext_Queue_oldestWaitSeconds(_ context.Conte
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_promotedWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_promotedWaitSeconds(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -272,7 +273,7 @@ func (ec *executionContext) fieldContext_Queue_promotedWaitSeconds(_ context.Con
 	return graphql.NewScalarFieldContext("Queue", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_waitSecondsP50(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_waitSecondsP50(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -295,7 +296,7 @@ func (ec *executionContext) fieldContext_Queue_waitSecondsP50(_ context.Context,
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_waitSecondsP95(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_waitSecondsP95(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -318,7 +319,7 @@ func (ec *executionContext) fieldContext_Queue_waitSecondsP95(_ context.Context,
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_estimatedDrainSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_estimatedDrainSeconds(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -341,7 +342,7 @@ func (ec *executionContext) fieldContext_Queue_estimatedDrainSeconds(_ context.C
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_drainLeavesOut(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_drainLeavesOut(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -373,7 +374,7 @@ func (ec *executionContext) fieldContext_Queue_drainLeavesOut(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _Queue_blockedReason(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_blockedReason(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -396,7 +397,7 @@ func (ec *executionContext) fieldContext_Queue_blockedReason(_ context.Context, 
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_servedBy(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_servedBy(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -419,7 +420,7 @@ func (ec *executionContext) fieldContext_Queue_servedBy(_ context.Context, field
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_workersWithoutPool(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_workersWithoutPool(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -442,7 +443,7 @@ func (ec *executionContext) fieldContext_Queue_workersWithoutPool(_ context.Cont
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_atMaximum(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_atMaximum(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -465,7 +466,7 @@ func (ec *executionContext) fieldContext_Queue_atMaximum(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_drainCause(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_drainCause(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -488,7 +489,7 @@ func (ec *executionContext) fieldContext_Queue_drainCause(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_waitTargetSeconds(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_waitTargetSeconds(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -511,7 +512,7 @@ func (ec *executionContext) fieldContext_Queue_waitTargetSeconds(_ context.Conte
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_paused(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -534,7 +535,7 @@ func (ec *executionContext) fieldContext_Queue_paused(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Queue", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Queue_pause(ctx context.Context, field graphql.CollectedField, obj *models.QueueCount) (ret graphql.Marshaler) {
+func (ec *executionContext) _Queue_pause(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -566,7 +567,7 @@ func (ec *executionContext) fieldContext_Queue_pause(_ context.Context, field gr
 	return fc, nil
 }
 
-func (ec *executionContext) _QueueAccount_account(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_account(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -598,7 +599,7 @@ func (ec *executionContext) fieldContext_QueueAccount_account(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _QueueAccount_queued(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_queued(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -621,7 +622,7 @@ func (ec *executionContext) fieldContext_QueueAccount_queued(_ context.Context, 
 	return graphql.NewScalarFieldContext("QueueAccount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_promoted(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_promoted(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -644,7 +645,7 @@ func (ec *executionContext) fieldContext_QueueAccount_promoted(_ context.Context
 	return graphql.NewScalarFieldContext("QueueAccount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_running(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_running(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -667,7 +668,7 @@ func (ec *executionContext) fieldContext_QueueAccount_running(_ context.Context,
 	return graphql.NewScalarFieldContext("QueueAccount", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_share(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_share(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -690,7 +691,7 @@ func (ec *executionContext) fieldContext_QueueAccount_share(_ context.Context, f
 	return graphql.NewScalarFieldContext("QueueAccount", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_virtualTime(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_virtualTime(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -713,7 +714,7 @@ func (ec *executionContext) fieldContext_QueueAccount_virtualTime(_ context.Cont
 	return graphql.NewScalarFieldContext("QueueAccount", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_capped(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_capped(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -736,7 +737,7 @@ func (ec *executionContext) fieldContext_QueueAccount_capped(_ context.Context, 
 	return graphql.NewScalarFieldContext("QueueAccount", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _QueueAccount_floods(ctx context.Context, field graphql.CollectedField, obj *models.LaneShare) (ret graphql.Marshaler) {
+func (ec *executionContext) _QueueAccount_floods(ctx context.Context, field graphql.CollectedField, obj *backlog.LaneShare) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -936,7 +937,7 @@ func (ec *executionContext) _DrainLeftOut(ctx context.Context, sel ast.Selection
 
 var queueImplementors = []string{"Queue"}
 
-func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, obj *models.QueueCount) graphql.Marshaler {
+func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, obj *backlog.QueueCount) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, queueImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1394,7 +1395,7 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 
 var queueAccountImplementors = []string{"QueueAccount"}
 
-func (ec *executionContext) _QueueAccount(ctx context.Context, sel ast.SelectionSet, obj *models.LaneShare) graphql.Marshaler {
+func (ec *executionContext) _QueueAccount(ctx context.Context, sel ast.SelectionSet, obj *backlog.LaneShare) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, queueAccountImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1623,11 +1624,11 @@ func (ec *executionContext) marshalNDrainObstacle2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCountᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.QueueCount) graphql.Marshaler {
+func (ec *executionContext) marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCountᚄ(ctx context.Context, sel ast.SelectionSet, v []*backlog.QueueCount) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx, sel, v[i])
+		return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCount(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1639,7 +1640,7 @@ func (ec *executionContext) marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx context.Context, sel ast.SelectionSet, v *models.QueueCount) graphql.Marshaler {
+func (ec *executionContext) marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCount(ctx context.Context, sel ast.SelectionSet, v *backlog.QueueCount) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1649,11 +1650,11 @@ func (ec *executionContext) marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmo
 	return ec._Queue(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNQueueAccount2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐLaneShareᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.LaneShare) graphql.Marshaler {
+func (ec *executionContext) marshalNQueueAccount2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐLaneShareᚄ(ctx context.Context, sel ast.SelectionSet, v []*backlog.LaneShare) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNQueueAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐLaneShare(ctx, sel, v[i])
+		return ec.marshalNQueueAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐLaneShare(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1665,7 +1666,7 @@ func (ec *executionContext) marshalNQueueAccount2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNQueueAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐLaneShare(ctx context.Context, sel ast.SelectionSet, v *models.LaneShare) graphql.Marshaler {
+func (ec *executionContext) marshalNQueueAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐLaneShare(ctx context.Context, sel ast.SelectionSet, v *backlog.LaneShare) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

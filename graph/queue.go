@@ -5,11 +5,11 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // capacity returns what workers and pools can do for a queue, nothing for a whole lane.
-func (r *queueResolver) capacity(ctx context.Context, q *models.QueueCount) (query.QueueCapacity, error) {
+func (r *queueResolver) capacity(ctx context.Context, q *backlog.QueueCount) (query.QueueCapacity, error) {
 	if q.Model == "" {
 		return query.QueueCapacity{}, nil
 	}

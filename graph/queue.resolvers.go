@@ -13,22 +13,23 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
-func (r *mutationResolver) PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*models.QueueCount, error) {
+func (r *mutationResolver) PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*backlog.QueueCount, error) {
 	return r.Operator.PauseQueue(ctx, principal(ctx), tier, valueOr(model, ""), valueOr(reason, ""))
 }
 
-func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error) {
+func (r *mutationResolver) ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*backlog.QueueCount, error) {
 	return r.Operator.ResumeQueue(ctx, principal(ctx), tier, valueOr(model, ""))
 }
 
-func (r *queryResolver) Queues(ctx context.Context) ([]*models.QueueCount, error) {
+func (r *queryResolver) Queues(ctx context.Context) ([]*backlog.QueueCount, error) {
 	all, err := r.Reads.Queues.Counts(ctx)
 	return pointers(all), err
 }
 
-func (r *queryResolver) QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*models.LaneShare, error) {
+func (r *queryResolver) QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*backlog.LaneShare, error) {
 	return r.Reads.Queues.Shares(ctx, tier, valueOr(first, 20))
 }
 
@@ -36,7 +37,7 @@ func (r *queryResolver) QueueHeads(ctx context.Context, tier models.Tier, first 
 	return r.Reads.Queues.Heads(ctx, tier, valueOr(first, 20))
 }
 
-func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *backlog.QueueCount) (*float64, error) {
 	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
 	if err != nil || wait.Lane == "" {
 		return nil, err
@@ -44,7 +45,7 @@ func (r *queueResolver) WaitSecondsP50(ctx context.Context, obj *models.QueueCou
 	return &wait.P50, nil
 }
 
-func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *backlog.QueueCount) (*float64, error) {
 	wait, err := load(ctx).QueueWaits.Load(ctx, loader.Queue{Lane: obj.Lane, Model: obj.Model})
 	if err != nil || wait.Lane == "" {
 		return nil, err
@@ -52,17 +53,17 @@ func (r *queueResolver) WaitSecondsP95(ctx context.Context, obj *models.QueueCou
 	return &wait.P95, nil
 }
 
-func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+func (r *queueResolver) EstimatedDrainSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error) {
 	capacity, err := r.capacity(ctx, obj)
 	return capacity.Drain.Seconds, err
 }
 
-func (r *queueResolver) DrainLeavesOut(ctx context.Context, obj *models.QueueCount) ([]*estimate.LeftOut, error) {
+func (r *queueResolver) DrainLeavesOut(ctx context.Context, obj *backlog.QueueCount) ([]*estimate.LeftOut, error) {
 	capacity, err := r.capacity(ctx, obj)
 	return pointers(capacity.Drain.LeftOut), err
 }
 
-func (r *queueResolver) BlockedReason(ctx context.Context, obj *models.QueueCount) (*string, error) {
+func (r *queueResolver) BlockedReason(ctx context.Context, obj *backlog.QueueCount) (*string, error) {
 	capacity, err := r.capacity(ctx, obj)
 	if why := capacity.Blocked(); why != "" {
 		return &why, err
@@ -70,22 +71,22 @@ func (r *queueResolver) BlockedReason(ctx context.Context, obj *models.QueueCoun
 	return nil, err
 }
 
-func (r *queueResolver) ServedBy(ctx context.Context, obj *models.QueueCount) ([]string, error) {
+func (r *queueResolver) ServedBy(ctx context.Context, obj *backlog.QueueCount) ([]string, error) {
 	capacity, err := r.capacity(ctx, obj)
 	return slices.Concat([]string{}, capacity.ServedBy), err
 }
 
-func (r *queueResolver) WorkersWithoutPool(ctx context.Context, obj *models.QueueCount) (int, error) {
+func (r *queueResolver) WorkersWithoutPool(ctx context.Context, obj *backlog.QueueCount) (int, error) {
 	capacity, err := r.capacity(ctx, obj)
 	return capacity.Poolless, err
 }
 
-func (r *queueResolver) AtMaximum(ctx context.Context, obj *models.QueueCount) (bool, error) {
+func (r *queueResolver) AtMaximum(ctx context.Context, obj *backlog.QueueCount) (bool, error) {
 	capacity, err := r.capacity(ctx, obj)
 	return capacity.AtMaximum, err
 }
 
-func (r *queueResolver) DrainCause(ctx context.Context, obj *models.QueueCount) (*string, error) {
+func (r *queueResolver) DrainCause(ctx context.Context, obj *backlog.QueueCount) (*string, error) {
 	if obj.Model == "" {
 		return nil, nil
 	}
@@ -93,7 +94,7 @@ func (r *queueResolver) DrainCause(ctx context.Context, obj *models.QueueCount) 
 	return &capacity.Cause, err
 }
 
-func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *models.QueueCount) (*float64, error) {
+func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error) {
 	target, ok := jobs.LateAfter()[obj.Lane]
 	if !ok {
 		return nil, nil
@@ -101,7 +102,7 @@ func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *models.Queue
 	return new(target.Seconds()), nil
 }
 
-func (r *queueAccountResolver) Account(ctx context.Context, obj *models.LaneShare) (*models.Account, error) {
+func (r *queueAccountResolver) Account(ctx context.Context, obj *backlog.LaneShare) (*models.Account, error) {
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 

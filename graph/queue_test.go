@@ -3,7 +3,7 @@ package graph_test
 import (
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func TestPauseQueue(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.Submit(t)
-		operate := func(query string) answer { return ask(t, a.url, a.Secrets[models.RoleOperator], query, nil) }
+		operate := func(query string) answer { return ask(t, a.url, a.Secrets[access.RoleOperator], query, nil) }
 		id := string(job.ID)
 
 		paused := operate(`mutation { pauseQueue(tier: ENTERPRISE, reason: "storage is full") { tier model depth running paused } }`)
@@ -40,7 +40,7 @@ func TestPauseQueue(t *testing.T) {
 		const why = `query ($id: ID!) { job(id: $id) { waitingFor { message stop { by reason at } } } }`
 		require.Nil(t, at[[]any](t, a.client(t, why, map[string]any{"id": id}), "job", "waitingFor")[0].(map[string]any)["stop"],
 			"clients do not see operators")
-		told := at[[]any](t, ask(t, a.url, a.Secrets[models.RoleOperator], why, map[string]any{"id": id}).Data, "job",
+		told := at[[]any](t, ask(t, a.url, a.Secrets[access.RoleOperator], why, map[string]any{"id": id}).Data, "job",
 			"waitingFor")[0].(map[string]any)
 		stop := told["stop"].(map[string]any)
 		require.Equal(t, []any{"test OPERATOR", "storage is full"}, []any{stop["by"], stop["reason"]})
@@ -65,7 +65,7 @@ func TestPauseQueue(t *testing.T) {
 			`{ halts { what } }`,
 			`mutation { setJobTier(id: "` + id + `", tier: BATCH) { id } }`,
 		} {
-			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[models.RoleClient], query, nil).codes(), query)
+			require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[access.RoleClient], query, nil).codes(), query)
 		}
 	})
 }

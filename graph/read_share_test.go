@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +34,7 @@ func TestReadShares(t *testing.T) {
 		require.NoError(t, err)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Accept": "application/graphql-response+json", "Authorization": "Bearer " +
-				a.Secrets[models.RoleClient],
+				a.Secrets[access.RoleClient],
 		} {
 			request.Header.Set(name, value)
 		}
@@ -55,7 +56,7 @@ func TestReadShares(t *testing.T) {
 		a := usedUp(t)
 		job := a.Submit(t)
 
-		got := ask(t, a.url, a.Secrets[models.RoleClient],
+		got := ask(t, a.url, a.Secrets[access.RoleClient],
 			`mutation ($id: ID!) { cancelJob(id: $id) { events(first: 200) { edges { node { seq type } } } } }`, map[string]any{"id": job.ID})
 
 		require.Equal(t, []string{string(apierror.CodeRateLimited)}, got.codes())
@@ -76,7 +77,7 @@ func TestReadShares(t *testing.T) {
 		t.Parallel()
 		a := usedUp(t)
 
-		a.as(t, models.RoleOperator, list, nil)
+		a.as(t, access.RoleOperator, list, nil)
 	})
 
 	t.Run("DelayAnExpensiveMessage", func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestReadShares(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 		end := a.BeginReads(t, a.Client)
-		socket := dial(t, a.url, a.Secrets[models.RoleClient])
+		socket := dial(t, a.url, a.Secrets[access.RoleClient])
 		follow := func(id, fields string) {
 			socket.send("subscribe", id, map[string]any{
 				"query":     `subscription ($id: ID!) { jobProgress(jobId: $id) { id ` + fields + ` } }`,

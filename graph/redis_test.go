@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,7 +74,7 @@ func TestEventsOutliveRedis(t *testing.T) {
 
 	c := newCluster(t)
 	job := c.Submit(t)
-	follower := dial(t, c.replica(t).url, c.Secrets[models.RoleClient])
+	follower := dial(t, c.replica(t).url, c.Secrets[access.RoleClient])
 	require.Equal(t, "connection_ack", follower.next().Type)
 	follower.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 0}})
 	heard := 0
@@ -119,7 +120,7 @@ func TestRevocation(t *testing.T) {
 			c := newCluster(t)
 			job := c.Submit(t)
 			here, elsewhere := c.replica(t), c.replica(t)
-			s := dial(t, elsewhere.url, c.Secrets[models.RoleClient])
+			s := dial(t, elsewhere.url, c.Secrets[access.RoleClient])
 			require.Equal(t, "connection_ack", s.next().Type)
 			s.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 0}})
 			require.Equal(t, "next", s.next().Type)
@@ -130,7 +131,7 @@ func TestRevocation(t *testing.T) {
 			}
 			clock := testrun.StartQuietClock() // the commit is later
 
-			here.as(t, models.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": c.Client.KeyID})
+			here.as(t, access.RoleAdmin, `mutation ($id: ID!) { revokeApiKey(id: $id) }`, map[string]any{"id": c.Client.KeyID})
 
 			require.EqualValues(t, 4401, s.closed())
 			for events.Scan() { // until the stream ends

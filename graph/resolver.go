@@ -39,7 +39,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Resolver holds the parts of the domain that the API calls.
@@ -79,7 +79,7 @@ type Resolver struct {
 }
 
 // poolOf returns a pool that an operator has just changed, with its numbers.
-func (r *Resolver) poolOf(ctx context.Context, pool *models.Pool, err error) (*query.PoolStatus, error) {
+func (r *Resolver) poolOf(ctx context.Context, pool *capacity.Pool, err error) (*query.PoolStatus, error) {
 	if err != nil {
 		return nil, err
 	}

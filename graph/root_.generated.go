@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -62,7 +62,7 @@ type ResolverRoot interface {
 }
 
 type DirectiveRoot struct {
-	Auth func(ctx context.Context, obj any, next graphql.Resolver, role models.Role) (res any, err error)
+	Auth func(ctx context.Context, obj any, next graphql.Resolver, role access.Role) (res any, err error)
 }
 
 type ComplexityRoot struct {

@@ -13,29 +13,30 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type ScheduleResolver interface {
-	Account(ctx context.Context, obj *models.Schedule) (*models.Account, error)
+	Account(ctx context.Context, obj *schedules.Schedule) (*models.Account, error)
 
-	EverySeconds(ctx context.Context, obj *models.Schedule) (*int, error)
+	EverySeconds(ctx context.Context, obj *schedules.Schedule) (*int, error)
 
-	Description(ctx context.Context, obj *models.Schedule) (string, error)
+	Description(ctx context.Context, obj *schedules.Schedule) (string, error)
 
-	Workflow(ctx context.Context, obj *models.Schedule) (*models.Schedule, error)
+	Workflow(ctx context.Context, obj *schedules.Schedule) (*schedules.Schedule, error)
 
-	Upcoming(ctx context.Context, obj *models.Schedule, n *int) ([]*time.Time, error)
-	Slots(ctx context.Context, obj *models.Schedule, first *int) ([]*models.ScheduleSlot, error)
-	SlotsBetween(ctx context.Context, obj *models.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error)
-	Jobs(ctx context.Context, obj *models.Schedule, first *int, after *string) (*JobConnection, error)
-	Workflows(ctx context.Context, obj *models.Schedule, first *int, after *string) (*Connection[models.Workflow], error)
+	Upcoming(ctx context.Context, obj *schedules.Schedule, n *int) ([]*time.Time, error)
+	Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.ScheduleSlot, error)
+	SlotsBetween(ctx context.Context, obj *schedules.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error)
+	Jobs(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*JobConnection, error)
+	Workflows(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*Connection[models.Workflow], error)
 }
 type ScheduleSlotResolver interface {
-	Job(ctx context.Context, obj *models.ScheduleSlot) (*models.Job, error)
-	Workflow(ctx context.Context, obj *models.ScheduleSlot) (*models.Workflow, error)
+	Job(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Job, error)
+	Workflow(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Workflow, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -148,7 +149,7 @@ func (ec *executionContext) field_Schedule_workflows_args(ctx context.Context, r
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _Schedule_id(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_id(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -171,7 +172,7 @@ func (ec *executionContext) fieldContext_Schedule_id(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_name(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_name(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -194,7 +195,7 @@ func (ec *executionContext) fieldContext_Schedule_name(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_account(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_account(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -226,7 +227,7 @@ func (ec *executionContext) fieldContext_Schedule_account(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_cron(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_cron(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -249,7 +250,7 @@ func (ec *executionContext) fieldContext_Schedule_cron(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_everySeconds(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_everySeconds(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -272,7 +273,7 @@ func (ec *executionContext) fieldContext_Schedule_everySeconds(_ context.Context
 	return graphql.NewScalarFieldContext("Schedule", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_timezone(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_timezone(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -295,7 +296,7 @@ func (ec *executionContext) fieldContext_Schedule_timezone(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_description(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_description(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -318,7 +319,7 @@ func (ec *executionContext) fieldContext_Schedule_description(_ context.Context,
 	return graphql.NewScalarFieldContext("Schedule", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_catchUp(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_catchUp(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -330,8 +331,8 @@ func (ec *executionContext) _Schedule_catchUp(ctx context.Context, field graphql
 			return obj.CatchUp, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.CatchUp) graphql.Marshaler {
-			return ec.marshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.CatchUp) graphql.Marshaler {
+			return ec.marshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx, selections, v)
 		},
 		true,
 		true,
@@ -341,7 +342,7 @@ func (ec *executionContext) fieldContext_Schedule_catchUp(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type CatchUp does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_catchUpWindowSeconds(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_catchUpWindowSeconds(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -364,7 +365,7 @@ func (ec *executionContext) fieldContext_Schedule_catchUpWindowSeconds(_ context
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_overlap(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_overlap(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -376,8 +377,8 @@ func (ec *executionContext) _Schedule_overlap(ctx context.Context, field graphql
 			return obj.Overlap, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.RunOverlap) graphql.Marshaler {
-			return ec.marshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.RunOverlap) graphql.Marshaler {
+			return ec.marshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx, selections, v)
 		},
 		true,
 		true,
@@ -387,7 +388,7 @@ func (ec *executionContext) fieldContext_Schedule_overlap(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Overlap does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_jitterSeconds(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_jitterSeconds(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -410,7 +411,7 @@ func (ec *executionContext) fieldContext_Schedule_jitterSeconds(_ context.Contex
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_dstGap(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_dstGap(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -422,8 +423,8 @@ func (ec *executionContext) _Schedule_dstGap(ctx context.Context, field graphql.
 			return obj.DSTGap, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.DSTGap) graphql.Marshaler {
-			return ec.marshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.DSTGap) graphql.Marshaler {
+			return ec.marshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx, selections, v)
 		},
 		true,
 		true,
@@ -433,7 +434,7 @@ func (ec *executionContext) fieldContext_Schedule_dstGap(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type DstGap does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_dstOverlap(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_dstOverlap(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -445,8 +446,8 @@ func (ec *executionContext) _Schedule_dstOverlap(ctx context.Context, field grap
 			return obj.DSTOverlap, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.DSTOverlap) graphql.Marshaler {
-			return ec.marshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.DSTOverlap) graphql.Marshaler {
+			return ec.marshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx, selections, v)
 		},
 		true,
 		true,
@@ -456,7 +457,7 @@ func (ec *executionContext) fieldContext_Schedule_dstOverlap(_ context.Context, 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type DstOverlap does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_startAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_startAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -479,7 +480,7 @@ func (ec *executionContext) fieldContext_Schedule_startAt(_ context.Context, fie
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_endAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_endAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -502,7 +503,7 @@ func (ec *executionContext) fieldContext_Schedule_endAt(_ context.Context, field
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_model(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_model(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -525,7 +526,7 @@ func (ec *executionContext) fieldContext_Schedule_model(_ context.Context, field
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_workflow(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_workflow(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -537,8 +538,8 @@ func (ec *executionContext) _Schedule_workflow(ctx context.Context, field graphq
 			return ec.Resolvers.Schedule().Workflow(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalOScheduledWorkflow2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalOScheduledWorkflow2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		false,
@@ -557,7 +558,7 @@ func (ec *executionContext) fieldContext_Schedule_workflow(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_tier(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_tier(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -580,7 +581,7 @@ func (ec *executionContext) fieldContext_Schedule_tier(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Tier does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_paused(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_paused(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -603,7 +604,7 @@ func (ec *executionContext) fieldContext_Schedule_paused(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Schedule", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_pausedAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_pausedAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -626,7 +627,7 @@ func (ec *executionContext) fieldContext_Schedule_pausedAt(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_pausedBy(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_pausedBy(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -649,7 +650,7 @@ func (ec *executionContext) fieldContext_Schedule_pausedBy(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_pauseReason(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_pauseReason(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -672,7 +673,7 @@ func (ec *executionContext) fieldContext_Schedule_pauseReason(_ context.Context,
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_nextFireAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_nextFireAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -695,7 +696,7 @@ func (ec *executionContext) fieldContext_Schedule_nextFireAt(_ context.Context, 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_lastFireAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_lastFireAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -718,7 +719,7 @@ func (ec *executionContext) fieldContext_Schedule_lastFireAt(_ context.Context, 
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_slotsAnHour(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_slotsAnHour(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -741,7 +742,7 @@ func (ec *executionContext) fieldContext_Schedule_slotsAnHour(_ context.Context,
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_heldAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_heldAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -764,7 +765,7 @@ func (ec *executionContext) fieldContext_Schedule_heldAt(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_createdAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -787,7 +788,7 @@ func (ec *executionContext) fieldContext_Schedule_createdAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_updatedAt(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_updatedAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -810,7 +811,7 @@ func (ec *executionContext) fieldContext_Schedule_updatedAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("Schedule", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Schedule_upcoming(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_upcoming(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -854,7 +855,7 @@ func (ec *executionContext) fieldContext_Schedule_upcoming(ctx context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_slots(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_slots(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -867,8 +868,8 @@ func (ec *executionContext) _Schedule_slots(ctx context.Context, field graphql.C
 			return ec.Resolvers.Schedule().Slots(ctx, obj, fc.Args["first"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlotᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -898,7 +899,7 @@ func (ec *executionContext) fieldContext_Schedule_slots(ctx context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_slotsBetween(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_slotsBetween(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -942,7 +943,7 @@ func (ec *executionContext) fieldContext_Schedule_slotsBetween(ctx context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_jobs(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_jobs(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -986,7 +987,7 @@ func (ec *executionContext) fieldContext_Schedule_jobs(ctx context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _Schedule_workflows(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _Schedule_workflows(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1030,7 +1031,7 @@ func (ec *executionContext) fieldContext_Schedule_workflows(ctx context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.Schedule]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[schedules.Schedule]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1042,7 +1043,7 @@ func (ec *executionContext) _ScheduleConnection_edges(ctx context.Context, field
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.Schedule]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[schedules.Schedule]) graphql.Marshaler {
 			return ec.marshalNScheduleEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -1062,7 +1063,7 @@ func (ec *executionContext) fieldContext_ScheduleConnection_edges(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.Schedule]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[schedules.Schedule]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1094,7 +1095,7 @@ func (ec *executionContext) fieldContext_ScheduleConnection_pageInfo(_ context.C
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Schedule]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[schedules.Schedule]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1117,7 +1118,7 @@ func (ec *executionContext) fieldContext_ScheduleEdge_cursor(_ context.Context, 
 	return graphql.NewScalarFieldContext("ScheduleEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.Schedule]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[schedules.Schedule]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1129,8 +1130,8 @@ func (ec *executionContext) _ScheduleEdge_node(ctx context.Context, field graphq
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1149,7 +1150,7 @@ func (ec *executionContext) fieldContext_ScheduleEdge_node(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_at(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_at(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1172,7 +1173,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_at(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_cause(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_cause(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1184,8 +1185,8 @@ func (ec *executionContext) _ScheduleSlot_cause(ctx context.Context, field graph
 			return obj.Cause, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.SlotCause) graphql.Marshaler {
-			return ec.marshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotCause(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.SlotCause) graphql.Marshaler {
+			return ec.marshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotCause(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1195,7 +1196,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_cause(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type SlotCause does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_state(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_state(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1207,8 +1208,8 @@ func (ec *executionContext) _ScheduleSlot_state(ctx context.Context, field graph
 			return obj.State, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.SlotState) graphql.Marshaler {
-			return ec.marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotState(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v schedules.SlotState) graphql.Marshaler {
+			return ec.marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotState(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1218,7 +1219,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_state(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type SlotState does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_reason(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_reason(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1241,7 +1242,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_reason(_ context.Context, 
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_job(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_job(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1273,7 +1274,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_job(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_workflow(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_workflow(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1305,7 +1306,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_workflow(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_endedAt(ctx context.Context, field graphql.CollectedField, obj *models.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_endedAt(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1328,7 +1329,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_endedAt(_ context.Context,
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduledWorkflow_name(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduledWorkflow_name(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1351,7 +1352,7 @@ func (ec *executionContext) fieldContext_ScheduledWorkflow_name(_ context.Contex
 	return graphql.NewScalarFieldContext("ScheduledWorkflow", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduledWorkflow_jobs(ctx context.Context, field graphql.CollectedField, obj *models.Schedule) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduledWorkflow_jobs(ctx context.Context, field graphql.CollectedField, obj *schedules.Schedule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1554,7 +1555,7 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 			it.Workflow = data
 		case "catchUp":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("catchUp"))
-			data, err := ec.unmarshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx, v)
+			data, err := ec.unmarshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1568,7 +1569,7 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 			it.CatchUpWindowSeconds = data
 		case "overlap":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("overlap"))
-			data, err := ec.unmarshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx, v)
+			data, err := ec.unmarshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1582,14 +1583,14 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 			it.JitterSeconds = data
 		case "dstGap":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("dstGap"))
-			data, err := ec.unmarshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx, v)
+			data, err := ec.unmarshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.DSTGap = data
 		case "dstOverlap":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("dstOverlap"))
-			data, err := ec.unmarshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx, v)
+			data, err := ec.unmarshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -1623,7 +1624,7 @@ func (ec *executionContext) unmarshalInputScheduleInput(ctx context.Context, obj
 
 var scheduleImplementors = []string{"Schedule", "Node"}
 
-func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet, obj *models.Schedule) graphql.Marshaler {
+func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet, obj *schedules.Schedule) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2118,7 +2119,7 @@ func (ec *executionContext) _Schedule(ctx context.Context, sel ast.SelectionSet,
 
 var scheduleConnectionImplementors = []string{"ScheduleConnection"}
 
-func (ec *executionContext) _ScheduleConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.Schedule]) graphql.Marshaler {
+func (ec *executionContext) _ScheduleConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[schedules.Schedule]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2161,7 +2162,7 @@ func (ec *executionContext) _ScheduleConnection(ctx context.Context, sel ast.Sel
 
 var scheduleEdgeImplementors = []string{"ScheduleEdge"}
 
-func (ec *executionContext) _ScheduleEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.Schedule]) graphql.Marshaler {
+func (ec *executionContext) _ScheduleEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[schedules.Schedule]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2204,7 +2205,7 @@ func (ec *executionContext) _ScheduleEdge(ctx context.Context, sel ast.Selection
 
 var scheduleSlotImplementors = []string{"ScheduleSlot"}
 
-func (ec *executionContext) _ScheduleSlot(ctx context.Context, sel ast.SelectionSet, obj *models.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) _ScheduleSlot(ctx context.Context, sel ast.SelectionSet, obj *schedules.ScheduleSlot) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleSlotImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2338,7 +2339,7 @@ func (ec *executionContext) _ScheduleSlot(ctx context.Context, sel ast.Selection
 
 var scheduledWorkflowImplementors = []string{"ScheduledWorkflow"}
 
-func (ec *executionContext) _ScheduledWorkflow(ctx context.Context, sel ast.SelectionSet, obj *models.Schedule) graphql.Marshaler {
+func (ec *executionContext) _ScheduledWorkflow(ctx context.Context, sel ast.SelectionSet, obj *schedules.Schedule) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduledWorkflowImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2436,13 +2437,13 @@ func (ec *executionContext) _SlotUsage(ctx context.Context, sel ast.SelectionSet
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) unmarshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx context.Context, v any) (models.CatchUp, error) {
+func (ec *executionContext) unmarshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx context.Context, v any) (schedules.CatchUp, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.CatchUp(tmp)
+	res := schedules.CatchUp(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx context.Context, sel ast.SelectionSet, v models.CatchUp) graphql.Marshaler {
+func (ec *executionContext) marshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx context.Context, sel ast.SelectionSet, v schedules.CatchUp) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2453,13 +2454,13 @@ func (ec *executionContext) marshalNCatchUp2githubᚗcomᚋreelayᚋreelayᚋmod
 	return res
 }
 
-func (ec *executionContext) unmarshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx context.Context, v any) (models.DSTGap, error) {
+func (ec *executionContext) unmarshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx context.Context, v any) (schedules.DSTGap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.DSTGap(tmp)
+	res := schedules.DSTGap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx context.Context, sel ast.SelectionSet, v models.DSTGap) graphql.Marshaler {
+func (ec *executionContext) marshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx context.Context, sel ast.SelectionSet, v schedules.DSTGap) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2470,13 +2471,13 @@ func (ec *executionContext) marshalNDstGap2githubᚗcomᚋreelayᚋreelayᚋmode
 	return res
 }
 
-func (ec *executionContext) unmarshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx context.Context, v any) (models.DSTOverlap, error) {
+func (ec *executionContext) unmarshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx context.Context, v any) (schedules.DSTOverlap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.DSTOverlap(tmp)
+	res := schedules.DSTOverlap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx context.Context, sel ast.SelectionSet, v models.DSTOverlap) graphql.Marshaler {
+func (ec *executionContext) marshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx context.Context, sel ast.SelectionSet, v schedules.DSTOverlap) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2487,13 +2488,13 @@ func (ec *executionContext) marshalNDstOverlap2githubᚗcomᚋreelayᚋreelayᚋ
 	return res
 }
 
-func (ec *executionContext) unmarshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx context.Context, v any) (models.RunOverlap, error) {
+func (ec *executionContext) unmarshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx context.Context, v any) (schedules.RunOverlap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.RunOverlap(tmp)
+	res := schedules.RunOverlap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx context.Context, sel ast.SelectionSet, v models.RunOverlap) graphql.Marshaler {
+func (ec *executionContext) marshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx context.Context, sel ast.SelectionSet, v schedules.RunOverlap) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2504,7 +2505,7 @@ func (ec *executionContext) marshalNOverlap2githubᚗcomᚋreelayᚋreelayᚋmod
 	return res
 }
 
-func (ec *executionContext) marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
+func (ec *executionContext) marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2514,7 +2515,7 @@ func (ec *executionContext) marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._Schedule(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNScheduleConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.Schedule]) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[schedules.Schedule]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2524,7 +2525,7 @@ func (ec *executionContext) marshalNScheduleConnection2ᚖgithubᚗcomᚋreelay�
 	return ec._ScheduleConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNScheduleEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.Schedule]) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[schedules.Schedule]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -2540,7 +2541,7 @@ func (ec *executionContext) marshalNScheduleEdge2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNScheduleEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.Schedule]) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[schedules.Schedule]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2555,11 +2556,11 @@ func (ec *executionContext) unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreel
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlotᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx context.Context, sel ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlot(ctx, sel, v[i])
+		return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2571,7 +2572,7 @@ func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlot(ctx context.Context, sel ast.SelectionSet, v *models.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx context.Context, sel ast.SelectionSet, v *schedules.ScheduleSlot) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -2581,13 +2582,13 @@ func (ec *executionContext) marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreel
 	return ec._ScheduleSlot(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotCause(ctx context.Context, v any) (models.SlotCause, error) {
+func (ec *executionContext) unmarshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotCause(ctx context.Context, v any) (schedules.SlotCause, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.SlotCause(tmp)
+	res := schedules.SlotCause(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotCause(ctx context.Context, sel ast.SelectionSet, v models.SlotCause) graphql.Marshaler {
+func (ec *executionContext) marshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotCause(ctx context.Context, sel ast.SelectionSet, v schedules.SlotCause) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2598,13 +2599,13 @@ func (ec *executionContext) marshalNSlotCause2githubᚗcomᚋreelayᚋreelayᚋm
 	return res
 }
 
-func (ec *executionContext) unmarshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotState(ctx context.Context, v any) (models.SlotState, error) {
+func (ec *executionContext) unmarshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotState(ctx context.Context, v any) (schedules.SlotState, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.SlotState(tmp)
+	res := schedules.SlotState(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐSlotState(ctx context.Context, sel ast.SelectionSet, v models.SlotState) graphql.Marshaler {
+func (ec *executionContext) marshalNSlotState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotState(ctx context.Context, sel ast.SelectionSet, v schedules.SlotState) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -2625,66 +2626,66 @@ func (ec *executionContext) marshalNSlotUsage2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._SlotUsage(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx context.Context, v any) (models.CatchUp, error) {
+func (ec *executionContext) unmarshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx context.Context, v any) (schedules.CatchUp, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.CatchUp(tmp)
+	res := schedules.CatchUp(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCatchUp(ctx context.Context, sel ast.SelectionSet, v models.CatchUp) graphql.Marshaler {
+func (ec *executionContext) marshalOCatchUp2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐCatchUp(ctx context.Context, sel ast.SelectionSet, v schedules.CatchUp) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
 	return res
 }
 
-func (ec *executionContext) unmarshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx context.Context, v any) (models.DSTGap, error) {
+func (ec *executionContext) unmarshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx context.Context, v any) (schedules.DSTGap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.DSTGap(tmp)
+	res := schedules.DSTGap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTGap(ctx context.Context, sel ast.SelectionSet, v models.DSTGap) graphql.Marshaler {
+func (ec *executionContext) marshalODstGap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTGap(ctx context.Context, sel ast.SelectionSet, v schedules.DSTGap) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
 	return res
 }
 
-func (ec *executionContext) unmarshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx context.Context, v any) (models.DSTOverlap, error) {
+func (ec *executionContext) unmarshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx context.Context, v any) (schedules.DSTOverlap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.DSTOverlap(tmp)
+	res := schedules.DSTOverlap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐDSTOverlap(ctx context.Context, sel ast.SelectionSet, v models.DSTOverlap) graphql.Marshaler {
+func (ec *executionContext) marshalODstOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐDSTOverlap(ctx context.Context, sel ast.SelectionSet, v schedules.DSTOverlap) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
 	return res
 }
 
-func (ec *executionContext) unmarshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx context.Context, v any) (models.RunOverlap, error) {
+func (ec *executionContext) unmarshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx context.Context, v any) (schedules.RunOverlap, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.RunOverlap(tmp)
+	res := schedules.RunOverlap(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRunOverlap(ctx context.Context, sel ast.SelectionSet, v models.RunOverlap) graphql.Marshaler {
+func (ec *executionContext) marshalOOverlap2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐRunOverlap(ctx context.Context, sel ast.SelectionSet, v schedules.RunOverlap) graphql.Marshaler {
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
 	return res
 }
 
-func (ec *executionContext) marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
+func (ec *executionContext) marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Schedule(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOScheduledWorkflow2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
+func (ec *executionContext) marshalOScheduledWorkflow2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx context.Context, sel ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -11,38 +11,40 @@ import (
 
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 func (r *accountResolver) SlotUsage(ctx context.Context, obj *models.Account) (*schedule.Usage, error) {
 	return load(ctx).SlotUsages.Load(ctx, obj.ID)
 }
 
-func (r *mutationResolver) CreateSchedule(ctx context.Context, input schedule.Input) (*models.Schedule, error) {
+func (r *mutationResolver) CreateSchedule(ctx context.Context, input schedule.Input) (*schedules.Schedule, error) {
 	return r.Schedules.Create(ctx, principal(ctx), input)
 }
 
-func (r *mutationResolver) UpdateSchedule(ctx context.Context, id string, input schedule.Input) (*models.Schedule, error) {
+func (r *mutationResolver) UpdateSchedule(ctx context.Context, id string, input schedule.Input) (*schedules.Schedule, error) {
 	return r.Schedules.Update(ctx, principal(ctx), models.ScheduleID(id), input)
 }
 
-func (r *mutationResolver) ApplySchedule(ctx context.Context, input schedule.Input) (*models.Schedule, error) {
+func (r *mutationResolver) ApplySchedule(ctx context.Context, input schedule.Input) (*schedules.Schedule, error) {
 	applied, _, err := r.Schedules.Apply(ctx, principal(ctx), input)
 	return applied, err
 }
 
-func (r *mutationResolver) PauseSchedule(ctx context.Context, id string, reason *string) (*models.Schedule, error) {
+func (r *mutationResolver) PauseSchedule(ctx context.Context, id string, reason *string) (*schedules.Schedule, error) {
 	return r.Schedules.Pause(ctx, principal(ctx), models.ScheduleID(id), valueOr(reason, ""))
 }
 
-func (r *mutationResolver) ResumeSchedule(ctx context.Context, id string) (*models.Schedule, error) {
+func (r *mutationResolver) ResumeSchedule(ctx context.Context, id string) (*schedules.Schedule, error) {
 	return r.Schedules.Resume(ctx, principal(ctx), models.ScheduleID(id))
 }
 
-func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*models.ScheduleSlot, error) {
+func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*schedules.ScheduleSlot, error) {
 	return r.Schedules.FireNow(ctx, principal(ctx), models.ScheduleID(id), time.Time{})
 }
 
-func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.ScheduleSlot, error) {
+func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.ScheduleSlot, error) {
 	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
 	return r.Schedules.FireSlots(ctx, principal(ctx), models.ScheduleID(id), past)
 }
@@ -51,49 +53,49 @@ func (r *mutationResolver) DeleteSchedule(ctx context.Context, id string) (strin
 	return id, r.Schedules.Delete(ctx, principal(ctx), models.ScheduleID(id))
 }
 
-func (r *queryResolver) Schedule(ctx context.Context, id string) (*models.Schedule, error) {
+func (r *queryResolver) Schedule(ctx context.Context, id string) (*schedules.Schedule, error) {
 	return r.Resolver.Schedules.Get(ctx, principal(ctx), models.ScheduleID(id))
 }
 
-func (r *queryResolver) Schedules(ctx context.Context, name *string, first *int, after *string) (*Connection[models.Schedule], error) {
+func (r *queryResolver) Schedules(ctx context.Context, name *string, first *int, after *string) (*Connection[schedules.Schedule], error) {
 	return connected(r.Resolver.Schedules.List(ctx, principal(ctx), valueOr(name, ""), pageOf(first, after)))
 }
 
-func (r *scheduleResolver) Account(ctx context.Context, obj *models.Schedule) (*models.Account, error) {
+func (r *scheduleResolver) Account(ctx context.Context, obj *schedules.Schedule) (*models.Account, error) {
 	return load(ctx).Accounts.Load(ctx, obj.AccountID)
 }
 
-func (r *scheduleResolver) EverySeconds(ctx context.Context, obj *models.Schedule) (*int, error) {
+func (r *scheduleResolver) EverySeconds(ctx context.Context, obj *schedules.Schedule) (*int, error) {
 	return positive(obj.EverySeconds), nil
 }
 
-func (r *scheduleResolver) Description(ctx context.Context, obj *models.Schedule) (string, error) {
+func (r *scheduleResolver) Description(ctx context.Context, obj *schedules.Schedule) (string, error) {
 	return schedule.Describe(obj), nil
 }
 
-func (r *scheduleResolver) Workflow(ctx context.Context, obj *models.Schedule) (*models.Schedule, error) {
+func (r *scheduleResolver) Workflow(ctx context.Context, obj *schedules.Schedule) (*schedules.Schedule, error) {
 	if obj.Workflow == "" {
 		return nil, nil
 	}
 	return obj, nil
 }
 
-func (r *scheduleResolver) Upcoming(ctx context.Context, obj *models.Schedule, n *int) ([]*time.Time, error) {
+func (r *scheduleResolver) Upcoming(ctx context.Context, obj *schedules.Schedule, n *int) ([]*time.Time, error) {
 	slots, err := r.Schedules.Upcoming(ctx, obj, valueOr(n, 0))
 	return pointers(slots), err
 }
 
-func (r *scheduleResolver) Slots(ctx context.Context, obj *models.Schedule, first *int) ([]*models.ScheduleSlot, error) {
+func (r *scheduleResolver) Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.ScheduleSlot, error) {
 	return r.Schedules.Recent(ctx, obj, valueOr(first, 0))
 }
 
-func (r *scheduleResolver) SlotsBetween(ctx context.Context, obj *models.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error) {
+func (r *scheduleResolver) SlotsBetween(ctx context.Context, obj *schedules.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error) {
 	slots, err := r.Schedules.Slots(ctx, principal(ctx), obj.ID, schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0)})
 	return pointers(slots), err
 }
 
-func (r *scheduleResolver) Jobs(ctx context.Context, obj *models.Schedule, first *int, after *string) (*JobConnection, error) {
-	only := models.JobFilter{ScheduleID: obj.ID}
+func (r *scheduleResolver) Jobs(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*JobConnection, error) {
+	only := joblist.JobFilter{ScheduleID: obj.ID}
 	page, err := r.Reads.Jobs.List(ctx, principal(ctx), only, pageOf(first, after))
 	if err != nil {
 		return nil, err
@@ -101,20 +103,20 @@ func (r *scheduleResolver) Jobs(ctx context.Context, obj *models.Schedule, first
 	return &JobConnection{*connect(page), only}, nil
 }
 
-func (r *scheduleResolver) Workflows(ctx context.Context, obj *models.Schedule, first *int, after *string) (*Connection[models.Workflow], error) {
+func (r *scheduleResolver) Workflows(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*Connection[models.Workflow], error) {
 	only := models.WorkflowFilter{ScheduleID: obj.ID}
 	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), only, pageOf(first, after)))
 }
 
-func (r *scheduleSlotResolver) Job(ctx context.Context, obj *models.ScheduleSlot) (*models.Job, error) {
+func (r *scheduleSlotResolver) Job(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Job, error) {
 	return load(ctx).Jobs.Load(ctx, obj.JobID)
 }
 
-func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *models.ScheduleSlot) (*models.Workflow, error) {
+func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Workflow, error) {
 	return load(ctx).Workflows.Load(ctx, obj.WorkflowID)
 }
 
-func (r *workflowResolver) Schedule(ctx context.Context, obj *models.Workflow) (*models.Schedule, error) {
+func (r *workflowResolver) Schedule(ctx context.Context, obj *models.Workflow) (*schedules.Schedule, error) {
 	by, err := load(ctx).Submitters.Load(ctx, obj.ID)
 	if by == nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestScheduleInput(t *testing.T) {
 	create := func(more input) answer {
 		in := input{"name": "news", "cron": "0 9 * * *", "job": input{"model": "testcard", "prompt": "x"}}
 		maps.Copy(in, more)
-		return ask(t, a.url, a.Secrets[models.RoleClient], `mutation($in: ScheduleInput!) { createSchedule(input: $in) { id } }`, input{"in": in})
+		return ask(t, a.url, a.Secrets[access.RoleClient], `mutation($in: ScheduleInput!) { createSchedule(input: $in) { id } }`, input{"in": in})
 	}
 	far := time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)
 	for name, c := range map[string]struct {
@@ -61,7 +62,7 @@ func TestScheduleInput(t *testing.T) {
 		field, _ := refused[0].Extensions["field"].(string)
 		require.Contains(t, field+": "+refused[0].Message, c.says, name)
 	}
-	nameless := ask(t, a.url, a.Secrets[models.RoleClient], `mutation($in: ScheduleInput!) { applySchedule(input: $in) { id } }`,
+	nameless := ask(t, a.url, a.Secrets[access.RoleClient], `mutation($in: ScheduleInput!) { applySchedule(input: $in) { id } }`,
 		input{"in": input{"name": "a\x00b", "cron": "0 9 * * *", "job": input{"model": "testcard", "prompt": "x"}}})
 	require.Contains(t, nameless.Errors[0].Message, "The name must have 1 to 100 printable characters")
 	require.Zero(t, a.Count(t, "schedules"))
@@ -69,7 +70,7 @@ func TestScheduleInput(t *testing.T) {
 	// A million slots are counted up to the limit, and none is written.
 	made := at[string](t, create(input{"cron": "* * * * * *"}).Data, "createSchedule", "id")
 	const backfill = `mutation($id: ID!) { fireSlots(id: $id, from: "2026-01-01T00:00:00Z", to: "2026-01-12T13:46:40Z", maxFires: 1000) { at } }`
-	refused := ask(t, a.url, a.Secrets[models.RoleClient], backfill, input{"id": made}).Errors
+	refused := ask(t, a.url, a.Secrets[access.RoleClient], backfill, input{"id": made}).Errors
 	require.Len(t, refused, 1)
 	require.Equal(t, "There are more than 1000 slots between these times. Nothing was fired: choose a shorter time, or a higher maxFires (at most 1000).", refused[0].Message)
 	require.Equal(t, "maxFires", refused[0].Extensions["field"])
@@ -82,16 +83,16 @@ func TestSlotUsage(t *testing.T) {
 	a := newAPI(t)
 	type object = map[string]any
 	const make = `mutation($in: ScheduleInput!) { createSchedule(input: $in) { account { slotUsage { perMinute } } } }`
-	made := ask(t, a.url, a.Secrets[models.RoleClient], make,
+	made := ask(t, a.url, a.Secrets[access.RoleClient], make,
 		object{"in": object{"name": "news", "everySeconds": 2, "job": object{"model": "testcard", "prompt": "x"}}})
 	require.Empty(t, made.Errors)
 	require.InDelta(t, 30, at[float64](t, made.Data, "createSchedule", "account", "slotUsage", "perMinute"), 0.5)
-	stranger := a.NewKey(t, a.NewAccount(t, "other", models.TierFree), models.RoleClient)
+	stranger := a.NewKey(t, a.NewAccount(t, "other", models.TierFree), access.RoleClient)
 	critical := a.NewAccount(t, "house", models.TierCritical)
 
-	own := ask(t, a.url, a.Secrets[models.RoleClient], `{ viewer { account { slotUsage { perMinute maxPerMinute waiting maxWaiting } } } }`,
+	own := ask(t, a.url, a.Secrets[access.RoleClient], `{ viewer { account { slotUsage { perMinute maxPerMinute waiting maxWaiting } } } }`,
 		nil)
-	theirs := ask(t, a.url, a.Secrets[models.RoleOperator],
+	theirs := ask(t, a.url, a.Secrets[access.RoleOperator],
 		`{ accounts { edges { node { id slotUsage { perMinute maxPerMinute waiting maxWaiting } } } } }`, nil)
 
 	require.Equal(t, object{"perMinute": 30.0, "maxPerMinute": 3000.0, "waiting": 0.0, "maxWaiting": 6000.0},

@@ -31,6 +31,13 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/schedules"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -39,14 +46,14 @@ import (
 type MutationResolver interface {
 	UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error)
 	CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error)
-	AcknowledgeAlert(ctx context.Context, id string) (*models.Alert, error)
-	SilenceAlerts(ctx context.Context, rule *string, minutes int, reason string) (*models.Silence, error)
-	EndSilence(ctx context.Context, id string) (*models.Silence, error)
+	AcknowledgeAlert(ctx context.Context, id string) (*alerts.Alert, error)
+	SilenceAlerts(ctx context.Context, rule *string, minutes int, reason string) (*alerts.Silence, error)
+	EndSilence(ctx context.Context, id string) (*alerts.Silence, error)
 	TestAlertRoute(ctx context.Context, name string) (*string, error)
-	StartBulkOperation(ctx context.Context, action models.BulkAction, filter *models.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*models.BulkOperation, error)
-	PauseBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
-	ResumeBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
-	CancelBulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
+	StartBulkOperation(ctx context.Context, action joblist.BulkAction, filter *joblist.JobFilter, tier *models.Tier, dryRun *bool, perMinute *int, canary *int, ids []string, eligible *bool, idempotencyKey *string, priority *int) (*joblist.BulkOperation, error)
+	PauseBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error)
+	ResumeBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error)
+	CancelBulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error)
 	RedriveDeadLetter(ctx context.Context, id string, params json.RawMessage, prompt *string) (*models.Job, error)
 	RedriveDeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, audience []models.Audience, limit *int, perMinute *int, canary *int) (int, error)
 	DiscardDeadLetter(ctx context.Context, id string, note *string) (*models.DeadLetter, error)
@@ -63,42 +70,42 @@ type MutationResolver interface {
 	RequestInputUpload(ctx context.Context, contentType string, sizeBytes int64, checksum string) (*InputUpload, error)
 	SetJobTier(ctx context.Context, id string, tier models.Tier) (*models.Job, error)
 	SetJobPriority(ctx context.Context, id string, priority int) (*models.Job, error)
-	CreateAPIKey(ctx context.Context, accountID string, role models.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error)
+	CreateAPIKey(ctx context.Context, accountID string, role access.Role, name string, expiresAt *time.Time) (*CreatedAPIKey, error)
 	RevokeAPIKey(ctx context.Context, id string) (string, error)
-	CreateMember(ctx context.Context, email string, role models.Role, name *string, accountID *string) (*MemberInvitation, error)
-	UpdateMember(ctx context.Context, id string, name *string, role *models.Role) (*models.Member, error)
-	DisableMember(ctx context.Context, id string) (*models.Member, error)
-	EnableMember(ctx context.Context, id string) (*models.Member, error)
+	CreateMember(ctx context.Context, email string, role access.Role, name *string, accountID *string) (*MemberInvitation, error)
+	UpdateMember(ctx context.Context, id string, name *string, role *access.Role) (*access.Member, error)
+	DisableMember(ctx context.Context, id string) (*access.Member, error)
+	EnableMember(ctx context.Context, id string) (*access.Member, error)
 	ResetMemberPassword(ctx context.Context, id string) (*MemberInvitation, error)
 	ApplyModels(ctx context.Context, input registry.Application) ([]*catalogue.Change, error)
 	RemoveModel(ctx context.Context, name string, fromPools *bool) (bool, error)
 	RestoreModel(ctx context.Context, name string) (*catalogue.Change, error)
-	CreatePool(ctx context.Context, input models.PoolSpec) (*query.PoolStatus, error)
-	UpdatePool(ctx context.Context, id string, input models.PoolSpec) (*query.PoolStatus, error)
+	CreatePool(ctx context.Context, input capacity.PoolSpec) (*query.PoolStatus, error)
+	UpdatePool(ctx context.Context, id string, input capacity.PoolSpec) (*query.PoolStatus, error)
 	PausePool(ctx context.Context, id string) (*query.PoolStatus, error)
 	ResumePool(ctx context.Context, id string) (*query.PoolStatus, error)
 	DeletePool(ctx context.Context, id string) (string, error)
 	ApplyPools(ctx context.Context, input fleet.PoolFile) ([]*fleet.PoolChange, error)
-	PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*models.QueueCount, error)
-	ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*models.QueueCount, error)
-	CreateSchedule(ctx context.Context, input schedule.Input) (*models.Schedule, error)
-	UpdateSchedule(ctx context.Context, id string, input schedule.Input) (*models.Schedule, error)
-	ApplySchedule(ctx context.Context, input schedule.Input) (*models.Schedule, error)
-	PauseSchedule(ctx context.Context, id string, reason *string) (*models.Schedule, error)
-	ResumeSchedule(ctx context.Context, id string) (*models.Schedule, error)
-	FireSchedule(ctx context.Context, id string) (*models.ScheduleSlot, error)
-	FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*models.ScheduleSlot, error)
+	PauseQueue(ctx context.Context, tier models.Tier, model *string, reason *string) (*backlog.QueueCount, error)
+	ResumeQueue(ctx context.Context, tier models.Tier, model *string) (*backlog.QueueCount, error)
+	CreateSchedule(ctx context.Context, input schedule.Input) (*schedules.Schedule, error)
+	UpdateSchedule(ctx context.Context, id string, input schedule.Input) (*schedules.Schedule, error)
+	ApplySchedule(ctx context.Context, input schedule.Input) (*schedules.Schedule, error)
+	PauseSchedule(ctx context.Context, id string, reason *string) (*schedules.Schedule, error)
+	ResumeSchedule(ctx context.Context, id string) (*schedules.Schedule, error)
+	FireSchedule(ctx context.Context, id string) (*schedules.ScheduleSlot, error)
+	FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.ScheduleSlot, error)
 	DeleteSchedule(ctx context.Context, id string) (string, error)
-	SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*models.SavedView, error)
+	SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*joblist.SavedView, error)
 	DeleteView(ctx context.Context, id string) (string, error)
-	CreateWebhookEndpoint(ctx context.Context, url string, events []string, format models.WebhookFormat) (*CreatedWebhookEndpoint, error)
+	CreateWebhookEndpoint(ctx context.Context, url string, events []string, format webhooks.Format) (*CreatedWebhookEndpoint, error)
 	RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error)
 	RotateAccountWebhookSecret(ctx context.Context) (string, error)
 	DeleteWebhookEndpoint(ctx context.Context, id string) (string, error)
-	DisableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error)
-	EnableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error)
-	SendTestWebhook(ctx context.Context, endpointID string) (*models.WebhookDelivery, error)
-	RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error)
+	DisableWebhookEndpoint(ctx context.Context, id string) (*webhooks.Endpoint, error)
+	EnableWebhookEndpoint(ctx context.Context, id string) (*webhooks.Endpoint, error)
+	SendTestWebhook(ctx context.Context, endpointID string) (*webhooks.Delivery, error)
+	RedeliverWebhook(ctx context.Context, deliveryID string) (*webhooks.Delivery, error)
 	RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error)
 	LeaseJob(ctx context.Context, input LeaseJobInput) (*LeaseJobPayload, error)
 	Heartbeat(ctx context.Context, input HeartbeatInput) (*lease.Answer, error)
@@ -132,25 +139,25 @@ type QueryResolver interface {
 	Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error)
 	Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error)
 	AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error)
-	Alerts(ctx context.Context, active *bool) ([]*models.Alert, error)
+	Alerts(ctx context.Context, active *bool) ([]*alerts.Alert, error)
 	AlertRules(ctx context.Context) ([]*alert.Rule, error)
-	AlertSilences(ctx context.Context) ([]*models.Silence, error)
+	AlertSilences(ctx context.Context) ([]*alerts.Silence, error)
 	AlertRoutes(ctx context.Context) ([]*alert.Route, error)
-	BulkOperation(ctx context.Context, id string) (*models.BulkOperation, error)
-	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[models.BulkOperation], error)
+	BulkOperation(ctx context.Context, id string) (*joblist.BulkOperation, error)
+	BulkOperations(ctx context.Context, open *bool, first *int, after *string) (*Connection[joblist.BulkOperation], error)
 	DeadLetterGroups(ctx context.Context, resolved *bool, audience []models.Audience) ([]*models.DeadLetterGroup, error)
 	DeadLetterStats(ctx context.Context, audience []models.Audience) (*models.DeadLetterStats, error)
 	DeadLetters(ctx context.Context, fingerprint *string, failureClass *models.FailureClass, model *string, provider *string, resolved *bool, audience []models.Audience, first *int, after *string) (*DeadLetterConnection, error)
 	Halts(ctx context.Context) ([]*models.Halt, error)
 	Node(ctx context.Context, id string) (Node, error)
 	Job(ctx context.Context, id string) (*models.Job, error)
-	Jobs(ctx context.Context, filter *models.JobFilter, first *int, after *string, order *models.JobOrder) (*JobConnection, error)
-	JobTotals(ctx context.Context, filter models.JobFilter) (*models.JobTotals, error)
+	Jobs(ctx context.Context, filter *joblist.JobFilter, first *int, after *string, order *joblist.JobOrder) (*JobConnection, error)
+	JobTotals(ctx context.Context, filter joblist.JobFilter) (*joblist.JobTotals, error)
 	Estimate(ctx context.Context, input submit.Submission) (*estimate.Estimate, error)
 	Takes(ctx context.Context, id string) ([]*models.Job, error)
 	DraftUsage(ctx context.Context, days *int) (*models.DraftUsage, error)
-	APIKeys(ctx context.Context, accountID *string) ([]*models.APIKey, error)
-	Members(ctx context.Context) ([]*models.Member, error)
+	APIKeys(ctx context.Context, accountID *string) ([]*access.APIKey, error)
+	Members(ctx context.Context) ([]*access.Member, error)
 	Models(ctx context.Context) ([]*query.ModelStatus, error)
 	Model(ctx context.Context, name string, version *int) (*query.ModelStatus, error)
 	RemovedModels(ctx context.Context) ([]*catalogue.Removed, error)
@@ -164,16 +171,16 @@ type QueryResolver interface {
 	HeatMap(ctx context.Context, hours int) ([]*history.HeatCell, error)
 	Pools(ctx context.Context) ([]*query.PoolStatus, error)
 	Pool(ctx context.Context, id string) (*query.PoolStatus, error)
-	Queues(ctx context.Context) ([]*models.QueueCount, error)
-	QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*models.LaneShare, error)
+	Queues(ctx context.Context) ([]*backlog.QueueCount, error)
+	QueueAccounts(ctx context.Context, tier models.Tier, first *int) ([]*backlog.LaneShare, error)
 	QueueHeads(ctx context.Context, tier models.Tier, first *int) ([]*models.Job, error)
-	Schedule(ctx context.Context, id string) (*models.Schedule, error)
-	Schedules(ctx context.Context, name *string, first *int, after *string) (*Connection[models.Schedule], error)
+	Schedule(ctx context.Context, id string) (*schedules.Schedule, error)
+	Schedules(ctx context.Context, name *string, first *int, after *string) (*Connection[schedules.Schedule], error)
 	System(ctx context.Context) (*query.System, error)
 	Doctor(ctx context.Context) ([]*doctor.Finding, error)
-	SavedViews(ctx context.Context) ([]*models.SavedView, error)
-	WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error)
-	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error)
+	SavedViews(ctx context.Context) ([]*joblist.SavedView, error)
+	WebhookEndpoints(ctx context.Context, accountID *string) ([]*webhooks.Endpoint, error)
+	WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[webhooks.Delivery], error)
 	Workers(ctx context.Context, poolID *string, status []models.WorkerStatus, gpuType *string, zone *string, agentVersion *string, quarantined *bool, first *int, after *string) (*WorkerConnection, error)
 	Worker(ctx context.Context, id string) (*models.Worker, error)
 	Workflow(ctx context.Context, id string) (*models.Workflow, error)
@@ -181,7 +188,7 @@ type QueryResolver interface {
 }
 type SubscriptionResolver interface {
 	JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error)
-	JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error)
+	JobChanges(ctx context.Context, filter *joblist.JobFilter) (<-chan *models.Job, error)
 	JobProgress(ctx context.Context, jobID string, intervalMs *int) (<-chan *models.Job, error)
 	WorkerDirectives(ctx context.Context, workerID string) (<-chan *lease.Directive, error)
 }
@@ -199,8 +206,8 @@ func (ec *executionContext) dir_auth_args(ctx context.Context, rawArgs map[strin
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "role",
-		func(ctx context.Context, v any) (models.Role, error) {
-			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, v)
+		func(ctx context.Context, v any) (access.Role, error) {
+			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -467,8 +474,8 @@ func (ec *executionContext) field_Mutation_createApiKey_args(ctx context.Context
 	}
 	args["accountId"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "role",
-		func(ctx context.Context, v any) (models.Role, error) {
-			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, v)
+		func(ctx context.Context, v any) (access.Role, error) {
+			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -505,8 +512,8 @@ func (ec *executionContext) field_Mutation_createMember_args(ctx context.Context
 	}
 	args["email"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "role",
-		func(ctx context.Context, v any) (models.Role, error) {
-			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, v)
+		func(ctx context.Context, v any) (access.Role, error) {
+			return ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -535,8 +542,8 @@ func (ec *executionContext) field_Mutation_createPool_args(ctx context.Context, 
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (models.PoolSpec, error) {
-			return ec.unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolSpec(ctx, v)
+		func(ctx context.Context, v any) (capacity.PoolSpec, error) {
+			return ec.unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPoolSpec(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -579,8 +586,8 @@ func (ec *executionContext) field_Mutation_createWebhookEndpoint_args(ctx contex
 	}
 	args["events"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "format",
-		func(ctx context.Context, v any) (models.WebhookFormat, error) {
-			return ec.unmarshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookFormat(ctx, v)
+		func(ctx context.Context, v any) (webhooks.Format, error) {
+			return ec.unmarshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐFormat(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1737,16 +1744,16 @@ func (ec *executionContext) field_Mutation_startBulkOperation_args(ctx context.C
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "action",
-		func(ctx context.Context, v any) (models.BulkAction, error) {
-			return ec.unmarshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkAction(ctx, v)
+		func(ctx context.Context, v any) (joblist.BulkAction, error) {
+			return ec.unmarshalNBulkAction2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkAction(ctx, v)
 		})
 	if err != nil {
 		return nil, err
 	}
 	args["action"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*models.JobFilter, error) {
-			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*joblist.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -1991,8 +1998,8 @@ func (ec *executionContext) field_Mutation_updateMember_args(ctx context.Context
 	}
 	args["name"] = arg1
 	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "role",
-		func(ctx context.Context, v any) (*models.Role, error) {
-			return ec.unmarshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, v)
+		func(ctx context.Context, v any) (*access.Role, error) {
+			return ec.unmarshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2013,8 +2020,8 @@ func (ec *executionContext) field_Mutation_updatePool_args(ctx context.Context, 
 	}
 	args["id"] = arg0
 	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "input",
-		func(ctx context.Context, v any) (models.PoolSpec, error) {
-			return ec.unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolSpec(ctx, v)
+		func(ctx context.Context, v any) (capacity.PoolSpec, error) {
+			return ec.unmarshalNPoolInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐPoolSpec(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2527,8 +2534,8 @@ func (ec *executionContext) field_Query_jobTotals_args(ctx context.Context, rawA
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (models.JobFilter, error) {
-			return ec.unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (joblist.JobFilter, error) {
+			return ec.unmarshalNJobFilter2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2555,8 +2562,8 @@ func (ec *executionContext) field_Query_jobs_args(ctx context.Context, rawArgs m
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*models.JobFilter, error) {
-			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*joblist.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2579,8 +2586,8 @@ func (ec *executionContext) field_Query_jobs_args(ctx context.Context, rawArgs m
 	}
 	args["after"] = arg2
 	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "order",
-		func(ctx context.Context, v any) (*models.JobOrder, error) {
-			return ec.unmarshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobOrder(ctx, v)
+		func(ctx context.Context, v any) (*joblist.JobOrder, error) {
+			return ec.unmarshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobOrder(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -2955,8 +2962,8 @@ func (ec *executionContext) field_Subscription_jobChanges_args(ctx context.Conte
 	var err error
 	args := map[string]any{}
 	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter",
-		func(ctx context.Context, v any) (*models.JobFilter, error) {
-			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobFilter(ctx, v)
+		func(ctx context.Context, v any) (*joblist.JobFilter, error) {
+			return ec.unmarshalOJobFilter2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobFilter(ctx, v)
 		})
 	if err != nil {
 		return nil, err
@@ -3043,7 +3050,7 @@ func (ec *executionContext) _Mutation_updateAccount(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Account
 					return zeroVal, err
@@ -3105,7 +3112,7 @@ func (ec *executionContext) _Mutation_createAccount(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *models.Account
 					return zeroVal, err
@@ -3167,13 +3174,13 @@ func (ec *executionContext) _Mutation_acknowledgeAlert(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *models.Alert
+					var zeroVal *alerts.Alert
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Alert
+					var zeroVal *alerts.Alert
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3182,8 +3189,8 @@ func (ec *executionContext) _Mutation_acknowledgeAlert(ctx context.Context, fiel
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Alert) graphql.Marshaler {
-			return ec.marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlert(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *alerts.Alert) graphql.Marshaler {
+			return ec.marshalNAlert2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlert(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3229,13 +3236,13 @@ func (ec *executionContext) _Mutation_silenceAlerts(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *models.Silence
+					var zeroVal *alerts.Silence
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Silence
+					var zeroVal *alerts.Silence
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3244,8 +3251,8 @@ func (ec *executionContext) _Mutation_silenceAlerts(ctx context.Context, field g
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Silence) graphql.Marshaler {
-			return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilence(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *alerts.Silence) graphql.Marshaler {
+			return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilence(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3291,13 +3298,13 @@ func (ec *executionContext) _Mutation_endSilence(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *models.Silence
+					var zeroVal *alerts.Silence
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Silence
+					var zeroVal *alerts.Silence
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3306,8 +3313,8 @@ func (ec *executionContext) _Mutation_endSilence(ctx context.Context, field grap
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Silence) graphql.Marshaler {
-			return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilence(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *alerts.Silence) graphql.Marshaler {
+			return ec.marshalNAlertSilence2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilence(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3353,7 +3360,7 @@ func (ec *executionContext) _Mutation_testAlertRoute(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *string
 					return zeroVal, err
@@ -3409,19 +3416,19 @@ func (ec *executionContext) _Mutation_startBulkOperation(ctx context.Context, fi
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(models.BulkAction), fc.Args["filter"].(*models.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int), fc.Args["ids"].([]string), fc.Args["eligible"].(*bool), fc.Args["idempotencyKey"].(*string), fc.Args["priority"].(*int))
+			return ec.Resolvers.Mutation().StartBulkOperation(ctx, fc.Args["action"].(joblist.BulkAction), fc.Args["filter"].(*joblist.JobFilter), fc.Args["tier"].(*models.Tier), fc.Args["dryRun"].(*bool), fc.Args["perMinute"].(*int), fc.Args["canary"].(*int), fc.Args["ids"].([]string), fc.Args["eligible"].(*bool), fc.Args["idempotencyKey"].(*string), fc.Args["priority"].(*int))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3430,8 +3437,8 @@ func (ec *executionContext) _Mutation_startBulkOperation(ctx context.Context, fi
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3477,13 +3484,13 @@ func (ec *executionContext) _Mutation_pauseBulkOperation(ctx context.Context, fi
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3492,8 +3499,8 @@ func (ec *executionContext) _Mutation_pauseBulkOperation(ctx context.Context, fi
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3539,13 +3546,13 @@ func (ec *executionContext) _Mutation_resumeBulkOperation(ctx context.Context, f
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3554,8 +3561,8 @@ func (ec *executionContext) _Mutation_resumeBulkOperation(ctx context.Context, f
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3601,13 +3608,13 @@ func (ec *executionContext) _Mutation_cancelBulkOperation(ctx context.Context, f
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -3616,8 +3623,8 @@ func (ec *executionContext) _Mutation_cancelBulkOperation(ctx context.Context, f
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalNBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		true,
@@ -3663,7 +3670,7 @@ func (ec *executionContext) _Mutation_redriveDeadLetter(ctx context.Context, fie
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -3725,7 +3732,7 @@ func (ec *executionContext) _Mutation_redriveDeadLetters(ctx context.Context, fi
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal int
 					return zeroVal, err
@@ -3787,7 +3794,7 @@ func (ec *executionContext) _Mutation_discardDeadLetter(ctx context.Context, fie
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.DeadLetter
 					return zeroVal, err
@@ -3849,7 +3856,7 @@ func (ec *executionContext) _Mutation_discardDeadLetters(ctx context.Context, fi
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal int
 					return zeroVal, err
@@ -3911,7 +3918,7 @@ func (ec *executionContext) _Mutation_halt(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*models.Halt
 					return zeroVal, err
@@ -3973,7 +3980,7 @@ func (ec *executionContext) _Mutation_resume(ctx context.Context, field graphql.
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*models.Halt
 					return zeroVal, err
@@ -4035,7 +4042,7 @@ func (ec *executionContext) _Mutation_submitJob(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *SubmitJobPayload
 					return zeroVal, err
@@ -4097,7 +4104,7 @@ func (ec *executionContext) _Mutation_cancelJob(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -4159,7 +4166,7 @@ func (ec *executionContext) _Mutation_deleteJob(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -4221,7 +4228,7 @@ func (ec *executionContext) _Mutation_retryJob(ctx context.Context, field graphq
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -4283,7 +4290,7 @@ func (ec *executionContext) _Mutation_submitJobs(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *SubmitJobsPayload
 					return zeroVal, err
@@ -4345,7 +4352,7 @@ func (ec *executionContext) _Mutation_submitTakes(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *SubmitJobsPayload
 					return zeroVal, err
@@ -4407,7 +4414,7 @@ func (ec *executionContext) _Mutation_continueJob(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *SubmitJobPayload
 					return zeroVal, err
@@ -4469,7 +4476,7 @@ func (ec *executionContext) _Mutation_requestInputUpload(ctx context.Context, fi
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *InputUpload
 					return zeroVal, err
@@ -4531,7 +4538,7 @@ func (ec *executionContext) _Mutation_setJobTier(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -4593,7 +4600,7 @@ func (ec *executionContext) _Mutation_setJobPriority(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -4649,13 +4656,13 @@ func (ec *executionContext) _Mutation_createApiKey(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateAPIKey(ctx, fc.Args["accountId"].(string), fc.Args["role"].(models.Role), fc.Args["name"].(string), fc.Args["expiresAt"].(*time.Time))
+			return ec.Resolvers.Mutation().CreateAPIKey(ctx, fc.Args["accountId"].(string), fc.Args["role"].(access.Role), fc.Args["name"].(string), fc.Args["expiresAt"].(*time.Time))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *CreatedAPIKey
 					return zeroVal, err
@@ -4717,7 +4724,7 @@ func (ec *executionContext) _Mutation_revokeApiKey(ctx context.Context, field gr
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -4773,13 +4780,13 @@ func (ec *executionContext) _Mutation_createMember(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateMember(ctx, fc.Args["email"].(string), fc.Args["role"].(models.Role), fc.Args["name"].(*string), fc.Args["accountId"].(*string))
+			return ec.Resolvers.Mutation().CreateMember(ctx, fc.Args["email"].(string), fc.Args["role"].(access.Role), fc.Args["name"].(*string), fc.Args["accountId"].(*string))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *MemberInvitation
 					return zeroVal, err
@@ -4835,19 +4842,19 @@ func (ec *executionContext) _Mutation_updateMember(ctx context.Context, field gr
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().UpdateMember(ctx, fc.Args["id"].(string), fc.Args["name"].(*string), fc.Args["role"].(*models.Role))
+			return ec.Resolvers.Mutation().UpdateMember(ctx, fc.Args["id"].(string), fc.Args["name"].(*string), fc.Args["role"].(*access.Role))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -4856,8 +4863,8 @@ func (ec *executionContext) _Mutation_updateMember(ctx context.Context, field gr
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Member) graphql.Marshaler {
-			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Member) graphql.Marshaler {
+			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4903,13 +4910,13 @@ func (ec *executionContext) _Mutation_disableMember(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -4918,8 +4925,8 @@ func (ec *executionContext) _Mutation_disableMember(ctx context.Context, field g
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Member) graphql.Marshaler {
-			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Member) graphql.Marshaler {
+			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -4965,13 +4972,13 @@ func (ec *executionContext) _Mutation_enableMember(ctx context.Context, field gr
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Member
+					var zeroVal *access.Member
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -4980,8 +4987,8 @@ func (ec *executionContext) _Mutation_enableMember(ctx context.Context, field gr
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Member) graphql.Marshaler {
-			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMember(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *access.Member) graphql.Marshaler {
+			return ec.marshalNMember2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMember(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5027,7 +5034,7 @@ func (ec *executionContext) _Mutation_resetMemberPassword(ctx context.Context, f
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *MemberInvitation
 					return zeroVal, err
@@ -5089,7 +5096,7 @@ func (ec *executionContext) _Mutation_applyModels(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal []*catalogue.Change
 					return zeroVal, err
@@ -5151,7 +5158,7 @@ func (ec *executionContext) _Mutation_removeModel(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal bool
 					return zeroVal, err
@@ -5213,7 +5220,7 @@ func (ec *executionContext) _Mutation_restoreModel(ctx context.Context, field gr
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *catalogue.Change
 					return zeroVal, err
@@ -5269,13 +5276,13 @@ func (ec *executionContext) _Mutation_createPool(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreatePool(ctx, fc.Args["input"].(models.PoolSpec))
+			return ec.Resolvers.Mutation().CreatePool(ctx, fc.Args["input"].(capacity.PoolSpec))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.PoolStatus
 					return zeroVal, err
@@ -5331,13 +5338,13 @@ func (ec *executionContext) _Mutation_updatePool(ctx context.Context, field grap
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().UpdatePool(ctx, fc.Args["id"].(string), fc.Args["input"].(models.PoolSpec))
+			return ec.Resolvers.Mutation().UpdatePool(ctx, fc.Args["id"].(string), fc.Args["input"].(capacity.PoolSpec))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.PoolStatus
 					return zeroVal, err
@@ -5399,7 +5406,7 @@ func (ec *executionContext) _Mutation_pausePool(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.PoolStatus
 					return zeroVal, err
@@ -5461,7 +5468,7 @@ func (ec *executionContext) _Mutation_resumePool(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.PoolStatus
 					return zeroVal, err
@@ -5523,7 +5530,7 @@ func (ec *executionContext) _Mutation_deletePool(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -5585,7 +5592,7 @@ func (ec *executionContext) _Mutation_applyPools(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*fleet.PoolChange
 					return zeroVal, err
@@ -5647,13 +5654,13 @@ func (ec *executionContext) _Mutation_pauseQueue(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *models.QueueCount
+					var zeroVal *backlog.QueueCount
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.QueueCount
+					var zeroVal *backlog.QueueCount
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5662,8 +5669,8 @@ func (ec *executionContext) _Mutation_pauseQueue(ctx context.Context, field grap
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.QueueCount) graphql.Marshaler {
-			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *backlog.QueueCount) graphql.Marshaler {
+			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5709,13 +5716,13 @@ func (ec *executionContext) _Mutation_resumeQueue(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal *models.QueueCount
+					var zeroVal *backlog.QueueCount
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.QueueCount
+					var zeroVal *backlog.QueueCount
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5724,8 +5731,8 @@ func (ec *executionContext) _Mutation_resumeQueue(ctx context.Context, field gra
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.QueueCount) graphql.Marshaler {
-			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCount(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *backlog.QueueCount) graphql.Marshaler {
+			return ec.marshalNQueue2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCount(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5771,13 +5778,13 @@ func (ec *executionContext) _Mutation_createSchedule(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5786,8 +5793,8 @@ func (ec *executionContext) _Mutation_createSchedule(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5833,13 +5840,13 @@ func (ec *executionContext) _Mutation_updateSchedule(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5848,8 +5855,8 @@ func (ec *executionContext) _Mutation_updateSchedule(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5895,13 +5902,13 @@ func (ec *executionContext) _Mutation_applySchedule(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5910,8 +5917,8 @@ func (ec *executionContext) _Mutation_applySchedule(ctx context.Context, field g
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -5957,13 +5964,13 @@ func (ec *executionContext) _Mutation_pauseSchedule(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -5972,8 +5979,8 @@ func (ec *executionContext) _Mutation_pauseSchedule(ctx context.Context, field g
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6019,13 +6026,13 @@ func (ec *executionContext) _Mutation_resumeSchedule(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6034,8 +6041,8 @@ func (ec *executionContext) _Mutation_resumeSchedule(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalNSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6081,13 +6088,13 @@ func (ec *executionContext) _Mutation_fireSchedule(ctx context.Context, field gr
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.ScheduleSlot
+					var zeroVal *schedules.ScheduleSlot
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.ScheduleSlot
+					var zeroVal *schedules.ScheduleSlot
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6096,8 +6103,8 @@ func (ec *executionContext) _Mutation_fireSchedule(ctx context.Context, field gr
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlot(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.ScheduleSlot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6143,13 +6150,13 @@ func (ec *executionContext) _Mutation_fireSlots(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal []*models.ScheduleSlot
+					var zeroVal []*schedules.ScheduleSlot
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.ScheduleSlot
+					var zeroVal []*schedules.ScheduleSlot
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6158,8 +6165,8 @@ func (ec *executionContext) _Mutation_fireSlots(ctx context.Context, field graph
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐScheduleSlotᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6205,7 +6212,7 @@ func (ec *executionContext) _Mutation_deleteSchedule(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -6267,13 +6274,13 @@ func (ec *executionContext) _Mutation_saveView(ctx context.Context, field graphq
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.SavedView
+					var zeroVal *joblist.SavedView
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.SavedView
+					var zeroVal *joblist.SavedView
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6282,8 +6289,8 @@ func (ec *executionContext) _Mutation_saveView(ctx context.Context, field graphq
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.SavedView) graphql.Marshaler {
-			return ec.marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSavedView(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.SavedView) graphql.Marshaler {
+			return ec.marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐSavedView(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6329,7 +6336,7 @@ func (ec *executionContext) _Mutation_deleteView(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -6385,13 +6392,13 @@ func (ec *executionContext) _Mutation_createWebhookEndpoint(ctx context.Context,
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Mutation().CreateWebhookEndpoint(ctx, fc.Args["url"].(string), fc.Args["events"].([]string), fc.Args["format"].(models.WebhookFormat))
+			return ec.Resolvers.Mutation().CreateWebhookEndpoint(ctx, fc.Args["url"].(string), fc.Args["events"].([]string), fc.Args["format"].(webhooks.Format))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *CreatedWebhookEndpoint
 					return zeroVal, err
@@ -6453,7 +6460,7 @@ func (ec *executionContext) _Mutation_rotateWebhookSecret(ctx context.Context, f
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *CreatedWebhookEndpoint
 					return zeroVal, err
@@ -6514,7 +6521,7 @@ func (ec *executionContext) _Mutation_rotateAccountWebhookSecret(ctx context.Con
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -6556,7 +6563,7 @@ func (ec *executionContext) _Mutation_deleteWebhookEndpoint(ctx context.Context,
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -6618,13 +6625,13 @@ func (ec *executionContext) _Mutation_disableWebhookEndpoint(ctx context.Context
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.WebhookEndpoint
+					var zeroVal *webhooks.Endpoint
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.WebhookEndpoint
+					var zeroVal *webhooks.Endpoint
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6633,8 +6640,8 @@ func (ec *executionContext) _Mutation_disableWebhookEndpoint(ctx context.Context
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookEndpoint) graphql.Marshaler {
-			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6680,13 +6687,13 @@ func (ec *executionContext) _Mutation_enableWebhookEndpoint(ctx context.Context,
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.WebhookEndpoint
+					var zeroVal *webhooks.Endpoint
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.WebhookEndpoint
+					var zeroVal *webhooks.Endpoint
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6695,8 +6702,8 @@ func (ec *executionContext) _Mutation_enableWebhookEndpoint(ctx context.Context,
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookEndpoint) graphql.Marshaler {
-			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6742,13 +6749,13 @@ func (ec *executionContext) _Mutation_sendTestWebhook(ctx context.Context, field
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.WebhookDelivery
+					var zeroVal *webhooks.Delivery
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.WebhookDelivery
+					var zeroVal *webhooks.Delivery
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6757,8 +6764,8 @@ func (ec *executionContext) _Mutation_sendTestWebhook(ctx context.Context, field
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookDelivery) graphql.Marshaler {
-			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookDelivery(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Delivery) graphql.Marshaler {
+			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐDelivery(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6804,13 +6811,13 @@ func (ec *executionContext) _Mutation_redeliverWebhook(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.WebhookDelivery
+					var zeroVal *webhooks.Delivery
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.WebhookDelivery
+					var zeroVal *webhooks.Delivery
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6819,8 +6826,8 @@ func (ec *executionContext) _Mutation_redeliverWebhook(ctx context.Context, fiel
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookDelivery) graphql.Marshaler {
-			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookDelivery(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Delivery) graphql.Marshaler {
+			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐDelivery(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6866,7 +6873,7 @@ func (ec *executionContext) _Mutation_registerWorker(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *RegisterWorkerPayload
 					return zeroVal, err
@@ -6928,7 +6935,7 @@ func (ec *executionContext) _Mutation_leaseJob(ctx context.Context, field graphq
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *LeaseJobPayload
 					return zeroVal, err
@@ -6990,7 +6997,7 @@ func (ec *executionContext) _Mutation_heartbeat(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7052,7 +7059,7 @@ func (ec *executionContext) _Mutation_reportProgress(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7114,7 +7121,7 @@ func (ec *executionContext) _Mutation_requestUpload(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *UploadTarget
 					return zeroVal, err
@@ -7176,7 +7183,7 @@ func (ec *executionContext) _Mutation_commitCheckpoint(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7238,7 +7245,7 @@ func (ec *executionContext) _Mutation_rejectCheckpoint(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7300,7 +7307,7 @@ func (ec *executionContext) _Mutation_storeHandle(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7362,7 +7369,7 @@ func (ec *executionContext) _Mutation_appendLog(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7424,7 +7431,7 @@ func (ec *executionContext) _Mutation_commitArtifact(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Answer
 					return zeroVal, err
@@ -7486,7 +7493,7 @@ func (ec *executionContext) _Mutation_completeJob(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *EndPayload
 					return zeroVal, err
@@ -7548,7 +7555,7 @@ func (ec *executionContext) _Mutation_failJob(ctx context.Context, field graphql
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *EndPayload
 					return zeroVal, err
@@ -7610,7 +7617,7 @@ func (ec *executionContext) _Mutation_releaseJob(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -7672,7 +7679,7 @@ func (ec *executionContext) _Mutation_drainSelf(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -7734,7 +7741,7 @@ func (ec *executionContext) _Mutation_deregisterWorker(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -7796,7 +7803,7 @@ func (ec *executionContext) _Mutation_drainWorker(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -7858,7 +7865,7 @@ func (ec *executionContext) _Mutation_quarantineWorker(ctx context.Context, fiel
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -7920,7 +7927,7 @@ func (ec *executionContext) _Mutation_releaseQuarantine(ctx context.Context, fie
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -7982,7 +7989,7 @@ func (ec *executionContext) _Mutation_terminateWorker(ctx context.Context, field
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -8044,7 +8051,7 @@ func (ec *executionContext) _Mutation_preemptWorker(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -8106,7 +8113,7 @@ func (ec *executionContext) _Mutation_submitWorkflow(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -8168,7 +8175,7 @@ func (ec *executionContext) _Mutation_cancelWorkflow(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -8230,7 +8237,7 @@ func (ec *executionContext) _Mutation_retryWorkflow(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -8292,7 +8299,7 @@ func (ec *executionContext) _Mutation_skipWorkflowJob(ctx context.Context, field
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -8354,7 +8361,7 @@ func (ec *executionContext) _Mutation_overrideDependency(ctx context.Context, fi
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -8493,7 +8500,7 @@ func (ec *executionContext) _Query_version(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -8535,7 +8542,7 @@ func (ec *executionContext) _Query_ids(ctx context.Context, field graphql.Collec
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal []string
 					return zeroVal, err
@@ -8597,7 +8604,7 @@ func (ec *executionContext) _Query_changes(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *Connection[query.Change]
 					return zeroVal, err
@@ -8659,7 +8666,7 @@ func (ec *executionContext) _Query_accounts(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *Connection[models.Account]
 					return zeroVal, err
@@ -8721,7 +8728,7 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
 					var zeroVal *Connection[query.Act]
 					return zeroVal, err
@@ -8783,13 +8790,13 @@ func (ec *executionContext) _Query_alerts(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal []*models.Alert
+					var zeroVal []*alerts.Alert
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.Alert
+					var zeroVal []*alerts.Alert
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -8798,8 +8805,8 @@ func (ec *executionContext) _Query_alerts(ctx context.Context, field graphql.Col
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.Alert) graphql.Marshaler {
-			return ec.marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAlertᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*alerts.Alert) graphql.Marshaler {
+			return ec.marshalNAlert2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐAlertᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -8844,7 +8851,7 @@ func (ec *executionContext) _Query_alertRules(ctx context.Context, field graphql
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*alert.Rule
 					return zeroVal, err
@@ -8894,13 +8901,13 @@ func (ec *executionContext) _Query_alertSilences(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal []*models.Silence
+					var zeroVal []*alerts.Silence
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.Silence
+					var zeroVal []*alerts.Silence
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -8909,8 +8916,8 @@ func (ec *executionContext) _Query_alertSilences(ctx context.Context, field grap
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.Silence) graphql.Marshaler {
-			return ec.marshalNAlertSilence2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSilenceᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*alerts.Silence) graphql.Marshaler {
+			return ec.marshalNAlertSilence2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋalertsᚐSilenceᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -8944,7 +8951,7 @@ func (ec *executionContext) _Query_alertRoutes(ctx context.Context, field graphq
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*alert.Route
 					return zeroVal, err
@@ -8995,13 +9002,13 @@ func (ec *executionContext) _Query_bulkOperation(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.BulkOperation
+					var zeroVal *joblist.BulkOperation
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -9010,8 +9017,8 @@ func (ec *executionContext) _Query_bulkOperation(ctx context.Context, field grap
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.BulkOperation) graphql.Marshaler {
-			return ec.marshalOBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐBulkOperation(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.BulkOperation) graphql.Marshaler {
+			return ec.marshalOBulkOperation2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐBulkOperation(ctx, selections, v)
 		},
 		true,
 		false,
@@ -9057,13 +9064,13 @@ func (ec *executionContext) _Query_bulkOperations(ctx context.Context, field gra
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *Connection[models.BulkOperation]
+					var zeroVal *Connection[joblist.BulkOperation]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *Connection[models.BulkOperation]
+					var zeroVal *Connection[joblist.BulkOperation]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -9072,7 +9079,7 @@ func (ec *executionContext) _Query_bulkOperations(ctx context.Context, field gra
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.BulkOperation]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[joblist.BulkOperation]) graphql.Marshaler {
 			return ec.marshalNBulkOperationConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -9119,7 +9126,7 @@ func (ec *executionContext) _Query_deadLetterGroups(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*models.DeadLetterGroup
 					return zeroVal, err
@@ -9181,7 +9188,7 @@ func (ec *executionContext) _Query_deadLetterStats(ctx context.Context, field gr
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.DeadLetterStats
 					return zeroVal, err
@@ -9243,7 +9250,7 @@ func (ec *executionContext) _Query_deadLetters(ctx context.Context, field graphq
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *DeadLetterConnection
 					return zeroVal, err
@@ -9304,7 +9311,7 @@ func (ec *executionContext) _Query_halts(ctx context.Context, field graphql.Coll
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*models.Halt
 					return zeroVal, err
@@ -9355,7 +9362,7 @@ func (ec *executionContext) _Query_node(ctx context.Context, field graphql.Colle
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal Node
 					return zeroVal, err
@@ -9417,7 +9424,7 @@ func (ec *executionContext) _Query_job(ctx context.Context, field graphql.Collec
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -9473,13 +9480,13 @@ func (ec *executionContext) _Query_jobs(ctx context.Context, field graphql.Colle
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().Jobs(ctx, fc.Args["filter"].(*models.JobFilter), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["order"].(*models.JobOrder))
+			return ec.Resolvers.Query().Jobs(ctx, fc.Args["filter"].(*joblist.JobFilter), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["order"].(*joblist.JobOrder))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *JobConnection
 					return zeroVal, err
@@ -9535,19 +9542,19 @@ func (ec *executionContext) _Query_jobTotals(ctx context.Context, field graphql.
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Query().JobTotals(ctx, fc.Args["filter"].(models.JobFilter))
+			return ec.Resolvers.Query().JobTotals(ctx, fc.Args["filter"].(joblist.JobFilter))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.JobTotals
+					var zeroVal *joblist.JobTotals
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.JobTotals
+					var zeroVal *joblist.JobTotals
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -9556,8 +9563,8 @@ func (ec *executionContext) _Query_jobTotals(ctx context.Context, field graphql.
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.JobTotals) graphql.Marshaler {
-			return ec.marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobTotals(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *joblist.JobTotals) graphql.Marshaler {
+			return ec.marshalNJobTotals2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobTotals(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9603,7 +9610,7 @@ func (ec *executionContext) _Query_estimate(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *estimate.Estimate
 					return zeroVal, err
@@ -9665,7 +9672,7 @@ func (ec *executionContext) _Query_takes(ctx context.Context, field graphql.Coll
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal []*models.Job
 					return zeroVal, err
@@ -9727,7 +9734,7 @@ func (ec *executionContext) _Query_draftUsage(ctx context.Context, field graphql
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.DraftUsage
 					return zeroVal, err
@@ -9789,13 +9796,13 @@ func (ec *executionContext) _Query_apiKeys(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal []*models.APIKey
+					var zeroVal []*access.APIKey
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.APIKey
+					var zeroVal []*access.APIKey
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -9804,8 +9811,8 @@ func (ec *executionContext) _Query_apiKeys(ctx context.Context, field graphql.Co
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.APIKey) graphql.Marshaler {
-			return ec.marshalNApiKey2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAPIKeyᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*access.APIKey) graphql.Marshaler {
+			return ec.marshalNApiKey2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐAPIKeyᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9850,13 +9857,13 @@ func (ec *executionContext) _Query_members(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "ADMIN")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "ADMIN")
 				if err != nil {
-					var zeroVal []*models.Member
+					var zeroVal []*access.Member
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.Member
+					var zeroVal []*access.Member
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -9865,8 +9872,8 @@ func (ec *executionContext) _Query_members(ctx context.Context, field graphql.Co
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.Member) graphql.Marshaler {
-			return ec.marshalNMember2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐMemberᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*access.Member) graphql.Marshaler {
+			return ec.marshalNMember2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐMemberᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -9900,7 +9907,7 @@ func (ec *executionContext) _Query_models(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal []*query.ModelStatus
 					return zeroVal, err
@@ -9951,7 +9958,7 @@ func (ec *executionContext) _Query_model(ctx context.Context, field graphql.Coll
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *query.ModelStatus
 					return zeroVal, err
@@ -10012,7 +10019,7 @@ func (ec *executionContext) _Query_removedModels(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal []*catalogue.Removed
 					return zeroVal, err
@@ -10063,7 +10070,7 @@ func (ec *executionContext) _Query_modelUses(ctx context.Context, field graphql.
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *registry.Uses
 					return zeroVal, err
@@ -10125,7 +10132,7 @@ func (ec *executionContext) _Query_exportModels(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal string
 					return zeroVal, err
@@ -10186,7 +10193,7 @@ func (ec *executionContext) _Query_modelAliases(ctx context.Context, field graph
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal []*catalogue.Alias
 					return zeroVal, err
@@ -10236,7 +10243,7 @@ func (ec *executionContext) _Query_modelPrograms(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal []*catalogue.Program
 					return zeroVal, err
@@ -10286,7 +10293,7 @@ func (ec *executionContext) _Query_overview(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.Overview
 					return zeroVal, err
@@ -10336,7 +10343,7 @@ func (ec *executionContext) _Query_attention(ctx context.Context, field graphql.
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*attention.Cause
 					return zeroVal, err
@@ -10387,7 +10394,7 @@ func (ec *executionContext) _Query_history(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*query.HistorySeries
 					return zeroVal, err
@@ -10449,7 +10456,7 @@ func (ec *executionContext) _Query_heatMap(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*history.HeatCell
 					return zeroVal, err
@@ -10510,7 +10517,7 @@ func (ec *executionContext) _Query_pools(ctx context.Context, field graphql.Coll
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*query.PoolStatus
 					return zeroVal, err
@@ -10561,7 +10568,7 @@ func (ec *executionContext) _Query_pool(ctx context.Context, field graphql.Colle
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.PoolStatus
 					return zeroVal, err
@@ -10622,13 +10629,13 @@ func (ec *executionContext) _Query_queues(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal []*models.QueueCount
+					var zeroVal []*backlog.QueueCount
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.QueueCount
+					var zeroVal []*backlog.QueueCount
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -10637,8 +10644,8 @@ func (ec *executionContext) _Query_queues(ctx context.Context, field graphql.Col
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.QueueCount) graphql.Marshaler {
-			return ec.marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐQueueCountᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*backlog.QueueCount) graphql.Marshaler {
+			return ec.marshalNQueue2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐQueueCountᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10673,13 +10680,13 @@ func (ec *executionContext) _Query_queueAccounts(ctx context.Context, field grap
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
-					var zeroVal []*models.LaneShare
+					var zeroVal []*backlog.LaneShare
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.LaneShare
+					var zeroVal []*backlog.LaneShare
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -10688,8 +10695,8 @@ func (ec *executionContext) _Query_queueAccounts(ctx context.Context, field grap
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.LaneShare) graphql.Marshaler {
-			return ec.marshalNQueueAccount2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐLaneShareᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*backlog.LaneShare) graphql.Marshaler {
+			return ec.marshalNQueueAccount2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋbacklogᚐLaneShareᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -10735,7 +10742,7 @@ func (ec *executionContext) _Query_queueHeads(ctx context.Context, field graphql
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*models.Job
 					return zeroVal, err
@@ -10797,13 +10804,13 @@ func (ec *executionContext) _Query_schedule(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *models.Schedule
+					var zeroVal *schedules.Schedule
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -10812,8 +10819,8 @@ func (ec *executionContext) _Query_schedule(ctx context.Context, field graphql.C
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		false,
@@ -10859,13 +10866,13 @@ func (ec *executionContext) _Query_schedules(ctx context.Context, field graphql.
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *Connection[models.Schedule]
+					var zeroVal *Connection[schedules.Schedule]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *Connection[models.Schedule]
+					var zeroVal *Connection[schedules.Schedule]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -10874,7 +10881,7 @@ func (ec *executionContext) _Query_schedules(ctx context.Context, field graphql.
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.Schedule]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[schedules.Schedule]) graphql.Marshaler {
 			return ec.marshalNScheduleConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -10920,7 +10927,7 @@ func (ec *executionContext) _Query_system(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *query.System
 					return zeroVal, err
@@ -10970,7 +10977,7 @@ func (ec *executionContext) _Query_doctor(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal []*doctor.Finding
 					return zeroVal, err
@@ -11020,13 +11027,13 @@ func (ec *executionContext) _Query_savedViews(ctx context.Context, field graphql
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal []*models.SavedView
+					var zeroVal []*joblist.SavedView
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.SavedView
+					var zeroVal []*joblist.SavedView
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11035,8 +11042,8 @@ func (ec *executionContext) _Query_savedViews(ctx context.Context, field graphql
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.SavedView) graphql.Marshaler {
-			return ec.marshalNSavedView2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSavedViewᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*joblist.SavedView) graphql.Marshaler {
+			return ec.marshalNSavedView2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐSavedViewᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11071,13 +11078,13 @@ func (ec *executionContext) _Query_webhookEndpoints(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal []*models.WebhookEndpoint
+					var zeroVal []*webhooks.Endpoint
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*models.WebhookEndpoint
+					var zeroVal []*webhooks.Endpoint
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11086,8 +11093,8 @@ func (ec *executionContext) _Query_webhookEndpoints(ctx context.Context, field g
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.WebhookEndpoint) graphql.Marshaler {
-			return ec.marshalNWebhookEndpoint2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpointᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpointᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11133,13 +11140,13 @@ func (ec *executionContext) _Query_webhookDeliveries(ctx context.Context, field 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *Connection[models.WebhookDelivery]
+					var zeroVal *Connection[webhooks.Delivery]
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *Connection[models.WebhookDelivery]
+					var zeroVal *Connection[webhooks.Delivery]
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -11148,7 +11155,7 @@ func (ec *executionContext) _Query_webhookDeliveries(ctx context.Context, field 
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *Connection[models.WebhookDelivery]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v *Connection[webhooks.Delivery]) graphql.Marshaler {
 			return ec.marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -11195,7 +11202,7 @@ func (ec *executionContext) _Query_workers(ctx context.Context, field graphql.Co
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *WorkerConnection
 					return zeroVal, err
@@ -11257,7 +11264,7 @@ func (ec *executionContext) _Query_worker(ctx context.Context, field graphql.Col
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "OPERATOR")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "OPERATOR")
 				if err != nil {
 					var zeroVal *models.Worker
 					return zeroVal, err
@@ -11319,7 +11326,7 @@ func (ec *executionContext) _Query_workflow(ctx context.Context, field graphql.C
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Workflow
 					return zeroVal, err
@@ -11381,7 +11388,7 @@ func (ec *executionContext) _Query_workflows(ctx context.Context, field graphql.
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *Connection[models.Workflow]
 					return zeroVal, err
@@ -11519,7 +11526,7 @@ func (ec *executionContext) _Subscription_jobEvents(ctx context.Context, field g
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.JobEvent
 					return zeroVal, err
@@ -11575,13 +11582,13 @@ func (ec *executionContext) _Subscription_jobChanges(ctx context.Context, field 
 		},
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.Resolvers.Subscription().JobChanges(ctx, fc.Args["filter"].(*models.JobFilter))
+			return ec.Resolvers.Subscription().JobChanges(ctx, fc.Args["filter"].(*joblist.JobFilter))
 		},
 		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -11643,7 +11650,7 @@ func (ec *executionContext) _Subscription_jobProgress(ctx context.Context, field
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "CLIENT")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
 					var zeroVal *models.Job
 					return zeroVal, err
@@ -11705,7 +11712,7 @@ func (ec *executionContext) _Subscription_workerDirectives(ctx context.Context, 
 			directive0 := next
 
 			directive1 := func(ctx context.Context) (any, error) {
-				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, "WORKER")
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "WORKER")
 				if err != nil {
 					var zeroVal *lease.Directive
 					return zeroVal, err
@@ -11795,8 +11802,8 @@ func (ec *executionContext) _Viewer_role(ctx context.Context, field graphql.Coll
 			return obj.Role, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.Role) graphql.Marshaler {
-			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, selections, v)
 		},
 		true,
 		true,
@@ -11878,23 +11885,23 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Worker(ctx, sel, obj)
-	case models.WebhookEndpoint:
+	case webhooks.Endpoint:
 		return ec._WebhookEndpoint(ctx, sel, &obj)
-	case *models.WebhookEndpoint:
+	case *webhooks.Endpoint:
 		if obj == nil {
 			return graphql.Null
 		}
 		return ec._WebhookEndpoint(ctx, sel, obj)
-	case models.WebhookDelivery:
+	case webhooks.Delivery:
 		return ec._WebhookDelivery(ctx, sel, &obj)
-	case *models.WebhookDelivery:
+	case *webhooks.Delivery:
 		if obj == nil {
 			return graphql.Null
 		}
 		return ec._WebhookDelivery(ctx, sel, obj)
-	case models.Schedule:
+	case schedules.Schedule:
 		return ec._Schedule(ctx, sel, &obj)
-	case *models.Schedule:
+	case *schedules.Schedule:
 		if obj == nil {
 			return graphql.Null
 		}
@@ -11920,9 +11927,9 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._DeadLetter(ctx, sel, obj)
-	case models.BulkOperation:
+	case joblist.BulkOperation:
 		return ec._BulkOperation(ctx, sel, &obj)
-	case *models.BulkOperation:
+	case *joblist.BulkOperation:
 		if obj == nil {
 			return graphql.Null
 		}
@@ -11941,9 +11948,9 @@ func (ec *executionContext) _Node(ctx context.Context, sel ast.SelectionSet, obj
 			return graphql.Null
 		}
 		return ec._Artifact(ctx, sel, obj)
-	case models.Alert:
+	case alerts.Alert:
 		return ec._Alert(ctx, sel, &obj)
-	case *models.Alert:
+	case *alerts.Alert:
 		if obj == nil {
 			return graphql.Null
 		}
@@ -14057,13 +14064,13 @@ func (ec *executionContext) marshalNPageInfo2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._PageInfo(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx context.Context, v any) (models.Role, error) {
+func (ec *executionContext) unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx context.Context, v any) (access.Role, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.Role(tmp)
+	res := access.Role(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx context.Context, sel ast.SelectionSet, v models.Role) graphql.Marshaler {
+func (ec *executionContext) marshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v access.Role) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -14229,16 +14236,16 @@ func (ec *executionContext) marshalONode2githubᚗcomᚋreelayᚋreelayᚋgraph�
 	return ec._Node(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx context.Context, v any) (*models.Role, error) {
+func (ec *executionContext) unmarshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx context.Context, v any) (*access.Role, error) {
 	if v == nil {
 		return nil, nil
 	}
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.Role(tmp)
+	res := access.Role(tmp)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRole(ctx context.Context, sel ast.SelectionSet, v *models.Role) graphql.Marshaler {
+func (ec *executionContext) marshalORole2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v *access.Role) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

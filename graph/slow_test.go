@@ -23,7 +23,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,7 +47,7 @@ func TestSlowReader(t *testing.T) {
 			tidy, left := jobstest.Tidy(t, served)
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
-			key, job, followers := s.Secrets[models.RoleClient], s.Submit(t), s.Watcher.Notifications.(*jobstest.Notifications).Followers
+			key, job, followers := s.Secrets[access.RoleClient], s.Submit(t), s.Watcher.Notifications.(*jobstest.Notifications).Followers
 			s.Happen(t, job.ID, events-1)
 			request := map[string]any{
 				"query":     `subscription ($id: ID!) { jobEvents(jobId: $id, afterSeq: 0) { seq payload } }`,

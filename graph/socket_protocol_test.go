@@ -19,7 +19,7 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -87,7 +87,7 @@ func TestSocketProtocol(t *testing.T) {
 				s.raw(text)
 			}
 			if c.before == nil {
-				s.send("connection_init", "", map[string]string{"authorization": a.Secrets[models.RoleClient]})
+				s.send("connection_init", "", map[string]string{"authorization": a.Secrets[access.RoleClient]})
 				require.Equal(t, "connection_ack", s.next().Type)
 			}
 			for _, text := range c.after {
@@ -100,7 +100,7 @@ func TestSocketProtocol(t *testing.T) {
 
 	t.Run("messages of every length", func(t *testing.T) {
 		t.Parallel()
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		s.conn.SetReadLimit(64 << 10)
 		require.Equal(t, "connection_ack", s.next().Type)
 		const around = len(`{"type":"ping","payload":{"x":""}}`)
@@ -117,7 +117,7 @@ func TestSocketProtocol(t *testing.T) {
 
 	t.Run("control frames amid messages", func(t *testing.T) {
 		t.Parallel()
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		const each = 90
 		var pings errgroup.Group
@@ -234,7 +234,7 @@ func TestSocketProtocol(t *testing.T) {
 		s.raw(`{"type":"pong"}`)
 		s.raw(`{"type":"ping","payload":{"n":1}}`)
 		require.Equal(t, frame{Type: "pong", Payload: json.RawMessage(`{"n":1}`)}, s.next())
-		s.send("connection_init", "", map[string]string{"authorization": a.Secrets[models.RoleClient]})
+		s.send("connection_init", "", map[string]string{"authorization": a.Secrets[access.RoleClient]})
 		require.Equal(t, "connection_ack", s.next().Type)
 		s.raw(`{"type":"ping"}`)
 		require.Equal(t, "pong", s.next().Type)
@@ -242,7 +242,7 @@ func TestSocketProtocol(t *testing.T) {
 
 	t.Run("an id is free again once its operation ended, from either side", func(t *testing.T) {
 		t.Parallel()
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		for range 50 {
 			s.raw(endless("1"))
@@ -259,7 +259,7 @@ func TestSocketProtocol(t *testing.T) {
 
 	t.Run("an error is the last message, and has a code", func(t *testing.T) {
 		t.Parallel()
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		for _, query := range []string{"{", "{ nothing }", "", strings.Repeat("x ", 3000),
 			"query A { viewer { role } } query B { viewer { role } }"} {
@@ -294,14 +294,14 @@ func TestStreamsPerKey(t *testing.T) {
 	server := httptest.NewServer(graph.New(&graph.Resolver{Reads: s.Reads, Watcher: s.Watcher},
 		&auth.KeyWatch{Authenticate: s.Keys.Authenticate, Most: 2}, graph.Options{}))
 	t.Cleanup(server.Close)
-	key := s.Secrets[models.RoleClient]
+	key := s.Secrets[access.RoleClient]
 
 	first, second := dial(t, server.URL, key), dial(t, server.URL, key)
 	require.Equal(t, "connection_ack", first.next().Type)
 	require.Equal(t, "connection_ack", second.next().Type)
 
 	require.EqualValues(t, 1013, dial(t, server.URL, key).closed())
-	other := dial(t, server.URL, s.Secrets[models.RoleAdmin])
+	other := dial(t, server.URL, s.Secrets[access.RoleAdmin])
 	require.Equal(t, "connection_ack", other.next().Type, "another key has places of its own")
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL,
 		strings.NewReader(`{"query":"subscription { jobChanges { id } }"}`))
@@ -345,7 +345,7 @@ func TestJobEvents(t *testing.T) {
 		elsewhere := serve(t, a.Stack)
 		job := a.Submit(t)
 		a.Lease(t, a.Worker(t, "w"))
-		first := dial(t, a.url, a.Secrets[models.RoleClient])
+		first := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", first.next().Type)
 		first.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 0}})
 		require.Equal(t, []int{1, 2}, seqs(t, first, 2))
@@ -353,7 +353,7 @@ func TestJobEvents(t *testing.T) {
 		_, err := a.Canceller.Cancel(t.Context(), a.Client, job.ID)
 		require.NoError(t, err)
 
-		second := dial(t, elsewhere, a.Secrets[models.RoleClient])
+		second := dial(t, elsewhere, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", second.next().Type)
 		second.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": 2}})
 
@@ -364,7 +364,7 @@ func TestJobEvents(t *testing.T) {
 		t.Parallel()
 		a := newAPI(t)
 		job := a.Submit(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		for _, after := range []int{-1, 2, 1<<31 - 1} {
 			s.send("subscribe", "1", map[string]any{"query": jobEvents, "variables": map[string]any{"id": job.ID, "after": after}})

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,7 +74,7 @@ func TestSocket(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.Submit(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
 		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
@@ -91,7 +92,7 @@ func TestSocket(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
 		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": models.NewJobID()}})
@@ -114,7 +115,7 @@ func TestSocket(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.Submit(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		require.Equal(t, "next", s.next().Type)
@@ -129,7 +130,7 @@ func TestSocket(t *testing.T) {
 
 		a, restart := newEndingAPI(t)
 		job := a.Submit(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 		s.send("subscribe", "1", map[string]any{"query": watchJob, "variables": map[string]any{"id": job.ID}})
 		require.Equal(t, "next", s.next().Type)
@@ -148,7 +149,7 @@ func TestSocket(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
 		require.NoError(t, s.conn.Write(t.Context(), websocket.MessageText,
@@ -162,7 +163,7 @@ func TestSocket(t *testing.T) {
 
 		a := newAPI(t)
 		job := a.Submit(t)
-		s := dial(t, a.url, a.Secrets[models.RoleClient])
+		s := dial(t, a.url, a.Secrets[access.RoleClient])
 		require.Equal(t, "connection_ack", s.next().Type)
 
 		for i := range 21 {
@@ -203,7 +204,7 @@ func TestSSE(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(string(body)))
 		require.NoError(t, err)
 		req.Header = http.Header{
-			"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[models.RoleClient]},
+			"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[access.RoleClient]},
 		}
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
@@ -260,7 +261,7 @@ func TestSSE(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url, strings.NewReader(string(body)))
 			require.NoError(t, err)
 			req.Header = http.Header{
-				"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[models.RoleClient]},
+				"Content-Type": {"application/json"}, "Accept": {"text/event-stream"}, "Authorization": {"Bearer " + a.Secrets[access.RoleClient]},
 			}
 			res, err := http.DefaultClient.Do(req)
 			require.NoError(t, err)

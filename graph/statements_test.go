@@ -16,6 +16,8 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -103,20 +105,20 @@ func TestStatementsOfPools(t *testing.T) {
 	a := newBatchingAPI(t)
 	statements := countReads(t, a.Stack)
 	grow := func(name string) {
-		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot,
+		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot,
 			Models: []string{"testcard"}, MaxWorkers: 1}}
-		require.NoError(t, models.UpsertPool(t.Context(), a.DB, pool))
+		require.NoError(t, capacity.UpsertPool(t.Context(), a.DB, pool))
 		a.Exec(t, "UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quote_stale_at = now() - interval '1 h'")
-		require.NoError(t, models.RecordPrices(t.Context(), a.DB))
+		require.NoError(t, capacity.RecordPrices(t.Context(), a.DB))
 		for i := range 4 {
-			require.NoError(t, models.InsertScalingDecision(t.Context(), a.DB, &models.ScalingDecision{
+			require.NoError(t, capacity.InsertScalingDecision(t.Context(), a.DB, &capacity.ScalingDecision{
 				PoolID: pool.ID, To: i, Reason: fmt.Sprint(name, " decision ", i), Inputs: json.RawMessage("{}"),
 			}))
 		}
 	}
 	read := func(most int) int64 {
 		before := statements.n.Load()
-		data := a.as(t, models.RoleOperator,
+		data := a.as(t, access.RoleOperator,
 			`{ pools { name scalingHistory(first: 3) { reason } all: scalingHistory { to } price { pricePerHourUsd source stale } priceHistory(hours: 1) { pricePerHourUsd } lossesPerHour } }`, nil)
 		pools := at[[]any](t, data, "pools")
 		require.Len(t, pools, most)
@@ -143,11 +145,11 @@ func TestStatementsOfPools(t *testing.T) {
 	}
 
 	require.Equal(t, one, read(10))
-	refused := ask(t, a.url, a.Secrets[models.RoleOperator], `{ pools { scalingHistory(first: 0) { to } } }`, nil)
+	refused := ask(t, a.url, a.Secrets[access.RoleOperator], `{ pools { scalingHistory(first: 0) { to } } }`, nil)
 	require.Equal(t, "INVALID_INPUT", refused.codes()[0])
 	require.Len(t, refused.Errors, 10, "a list that is not null is asked of each")
 	for _, hours := range []int{-1, 0, 721} {
-		refused = ask(t, a.url, a.Secrets[models.RoleOperator], fmt.Sprintf(`{ pools { priceHistory(hours: %d) { from } } }`, hours), nil)
+		refused = ask(t, a.url, a.Secrets[access.RoleOperator], fmt.Sprintf(`{ pools { priceHistory(hours: %d) { from } } }`, hours), nil)
 		require.Equal(t, "INVALID_INPUT", refused.codes()[0])
 	}
 }

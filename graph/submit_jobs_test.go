@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/features/auth"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +78,7 @@ func TestSubmitJobs(t *testing.T) {
 			many = append(many, input("testcard"))
 		}
 
-		got := ask(t, a.url, a.Secrets[models.RoleClient],
+		got := ask(t, a.url, a.Secrets[access.RoleClient],
 			`mutation ($i: [SubmitJobInput!]!) { submitJobs(inputs: $i) { results { job { events(first: 200) { edges { node { seq } } } } } } }`,
 			map[string]any{"i": many})
 

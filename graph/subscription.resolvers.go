@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/graph/transport"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 )
 
 func (r *subscriptionResolver) JobEvents(ctx context.Context, jobID string, afterSeq *int) (<-chan *models.JobEvent, error) {
@@ -22,8 +23,8 @@ func (r *subscriptionResolver) JobEvents(ctx context.Context, jobID string, afte
 	return follow(ctx, events), nil
 }
 
-func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *models.JobFilter) (<-chan *models.Job, error) {
-	changes, err := r.Watcher.Changes(ctx, principal(ctx), valueOr(filter, models.JobFilter{}))
+func (r *subscriptionResolver) JobChanges(ctx context.Context, filter *joblist.JobFilter) (<-chan *models.Job, error) {
+	changes, err := r.Watcher.Changes(ctx, principal(ctx), valueOr(filter, joblist.JobFilter{}))
 	if err != nil {
 		return nil, err
 	}

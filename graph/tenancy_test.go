@@ -19,6 +19,9 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -164,7 +167,7 @@ func (w *walk) selection(def *ast.Definition, id string, depth int, path ...stri
 // last job runs on the worker.
 func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark string) {
 	t.Helper()
-	_, _, err := s.Webhooks.CreateEndpoint(t.Context(), p, "https://example.com/"+mark, models.FormatStandard, []string{"job.cancelled"})
+	_, _, err := s.Webhooks.CreateEndpoint(t.Context(), p, "https://example.com/"+mark, webhooks.FormatStandard, []string{"job.cancelled"})
 	require.NoError(t, err)
 	submitAs := func(n int) *models.Job {
 		job, _, err := s.Submitter.Submit(t.Context(), p, submit.Submission{
@@ -199,7 +202,7 @@ func furnish(t *testing.T, s *jobstest.Stack, p, worker jobs.Principal, mark str
 	_, fence = s.Lease(t, worker)
 	_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, report)
 	require.NoError(t, err)
-	_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: models.BulkCancel})
+	_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: joblist.BulkCancel})
 	require.NoError(t, err)
 }
 
@@ -233,7 +236,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	other := a.NewAccount(t, "other", models.TierEnterprise)
-	stranger := a.NewKey(t, other, models.RoleClient)
+	stranger := a.NewKey(t, other, access.RoleClient)
 	const mark, theirs = "account-A", "account-B"
 	shared, loner := a.Worker(t, "shared"), a.Worker(t, "loner")
 	furnish(t, a.Stack, a.Client, loner, mark)
@@ -308,7 +311,7 @@ func TestTenancyOfTheWholeSchema(t *testing.T) {
 	takesID := func(f *ast.FieldDefinition) bool {
 		return slices.ContainsFunc(f.Arguments, func(a *ast.ArgumentDefinition) bool { return w.holdsID(a.Type) })
 	}
-	key := a.Secrets[models.RoleClient]
+	key := a.Secrets[access.RoleClient]
 	before := a.Dump(t)
 
 	for _, f := range w.schema.Query.Fields {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -25,7 +26,7 @@ import (
 
 // region    **************************** field.gotpl *****************************
 
-func (ec *executionContext) _SavedView_id(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_id(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -48,7 +49,7 @@ func (ec *executionContext) fieldContext_SavedView_id(_ context.Context, field g
 	return graphql.NewScalarFieldContext("SavedView", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _SavedView_name(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_name(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -71,7 +72,7 @@ func (ec *executionContext) fieldContext_SavedView_name(_ context.Context, field
 	return graphql.NewScalarFieldContext("SavedView", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _SavedView_query(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_query(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -94,7 +95,7 @@ func (ec *executionContext) fieldContext_SavedView_query(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("SavedView", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _SavedView_shared(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_shared(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -117,7 +118,7 @@ func (ec *executionContext) fieldContext_SavedView_shared(_ context.Context, fie
 	return graphql.NewScalarFieldContext("SavedView", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _SavedView_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_createdAt(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -140,7 +141,7 @@ func (ec *executionContext) fieldContext_SavedView_createdAt(_ context.Context, 
 	return graphql.NewScalarFieldContext("SavedView", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _SavedView_updatedAt(ctx context.Context, field graphql.CollectedField, obj *models.SavedView) (ret graphql.Marshaler) {
+func (ec *executionContext) _SavedView_updatedAt(ctx context.Context, field graphql.CollectedField, obj *joblist.SavedView) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -177,7 +178,7 @@ func (ec *executionContext) fieldContext_SavedView_updatedAt(_ context.Context, 
 
 var savedViewImplementors = []string{"SavedView"}
 
-func (ec *executionContext) _SavedView(ctx context.Context, sel ast.SelectionSet, obj *models.SavedView) graphql.Marshaler {
+func (ec *executionContext) _SavedView(ctx context.Context, sel ast.SelectionSet, obj *joblist.SavedView) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, savedViewImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -242,11 +243,11 @@ func (ec *executionContext) _SavedView(ctx context.Context, sel ast.SelectionSet
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNSavedView2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSavedViewᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.SavedView) graphql.Marshaler {
+func (ec *executionContext) marshalNSavedView2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐSavedViewᚄ(ctx context.Context, sel ast.SelectionSet, v []*joblist.SavedView) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSavedView(ctx, sel, v[i])
+		return ec.marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐSavedView(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -258,7 +259,7 @@ func (ec *executionContext) marshalNSavedView2ᚕᚖgithubᚗcomᚋreelayᚋreel
 	return ret
 }
 
-func (ec *executionContext) marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSavedView(ctx context.Context, sel ast.SelectionSet, v *models.SavedView) graphql.Marshaler {
+func (ec *executionContext) marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐSavedView(ctx context.Context, sel ast.SelectionSet, v *joblist.SavedView) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -268,16 +269,16 @@ func (ec *executionContext) marshalNSavedView2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._SavedView(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobOrder(ctx context.Context, v any) (*models.JobOrder, error) {
+func (ec *executionContext) unmarshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobOrder(ctx context.Context, v any) (*joblist.JobOrder, error) {
 	if v == nil {
 		return nil, nil
 	}
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.JobOrder(tmp)
+	res := joblist.JobOrder(tmp)
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobOrder(ctx context.Context, sel ast.SelectionSet, v *models.JobOrder) graphql.Marshaler {
+func (ec *executionContext) marshalOJobOrder2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋjoblistᚐJobOrder(ctx context.Context, sel ast.SelectionSet, v *joblist.JobOrder) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -10,9 +10,10 @@ import (
 
 	views "github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 )
 
-func (r *mutationResolver) SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*models.SavedView, error) {
+func (r *mutationResolver) SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*joblist.SavedView, error) {
 	return r.Reads.Views.Save(ctx, principal(ctx), views.ViewInput{ID: models.ViewID(valueOr(id, "")), Name: name, Query: query,
 		Shared: valueOr(shared, false)})
 }
@@ -21,6 +22,6 @@ func (r *mutationResolver) DeleteView(ctx context.Context, id string) (string, e
 	return id, r.Reads.Views.Delete(ctx, principal(ctx), models.ViewID(id))
 }
 
-func (r *queryResolver) SavedViews(ctx context.Context) ([]*models.SavedView, error) {
+func (r *queryResolver) SavedViews(ctx context.Context) ([]*joblist.SavedView, error) {
 	return r.Reads.Views.List(ctx, principal(ctx))
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/graph"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +29,7 @@ func TestViewer(t *testing.T) {
 		a := newAPI(t)
 		job := a.Submit(t)
 
-		data := a.as(t, models.RoleViewer, fmt.Sprintf(`{
+		data := a.as(t, access.RoleViewer, fmt.Sprintf(`{
 			viewer { role }
 			job(id: %q) { prompt account { name } }
 			node(id: %q) { id }
@@ -56,13 +56,13 @@ func TestViewer(t *testing.T) {
 				continue
 			}
 			if call, own := ownMutations[field.Name]; own {
-				got := ask(t, a.url, a.Secrets[models.RoleViewer], "mutation { "+field.Name+call+" }", nil)
+				got := ask(t, a.url, a.Secrets[access.RoleViewer], "mutation { "+field.Name+call+" }", nil)
 				require.Equal(t, []string{"FORBIDDEN"}, got.codes(), field.Name)
 			}
 		}
 		for _, mutation := range []string{"pauseQueue", "cancelJob", "retryJob", "deleteJob", "setJobTier", "startBulkOperation", "createPool",
 			"updateAccount", "createApiKey"} {
-			got := ask(t, a.url, a.Secrets[models.RoleViewer], "mutation { "+mutation+acts[mutation](t, a)+" }", nil)
+			got := ask(t, a.url, a.Secrets[access.RoleViewer], "mutation { "+mutation+acts[mutation](t, a)+" }", nil)
 			require.Equal(t, []string{"FORBIDDEN"}, got.codes(), mutation)
 		}
 

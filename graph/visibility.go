@@ -9,15 +9,15 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // shown lists the fields of a type that a role can see. A role sees all fields of a type
 // that is not listed for it. Operators see everything.
 //
 // mayReadPrompt is a further rule for prompts.
-var shown = map[models.Role]map[string][]string{
-	models.RoleClient: {
+var shown = map[access.Role]map[string][]string{
+	access.RoleClient: {
 		"Worker": {"id", "region", "gpuType", "status"},
 		"Model": {
 			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
@@ -29,7 +29,7 @@ var shown = map[models.Role]map[string][]string{
 		// Clients see no field of these.
 		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {}, "FailingHost": {},
 	},
-	models.RoleWorker: {
+	access.RoleWorker: {
 		"Job": {"id", "type", "model", "params", "prompt", "tier", "status", "progress", "attemptNo"},
 		"Worker": {
 			"id", "provider", "providerInstanceId", "region", "zone", "gpuType", "capacityClass", "status", "models", "refusedModels",
@@ -62,7 +62,7 @@ func showField(ctx context.Context, next graphql.Resolver) (any, error) {
 // that it just received.
 func mayReadPrompt(ctx context.Context, p jobs.Principal) bool {
 	parent := graphql.GetFieldContext(ctx).Parent
-	return p.Role != models.RoleWorker || parent != nil && parent.Object == "Lease"
+	return p.Role != access.RoleWorker || parent != nil && parent.Object == "Lease"
 }
 
 // isEmptyText reports whether a value is an empty string of any type. The API returns

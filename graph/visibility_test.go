@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -32,7 +32,7 @@ func TestClientsMaySeeWhatTheirOperationsSelect(t *testing.T) {
 	require.Nil(t, refused)
 	require.NotEmpty(t, document.Operations)
 
-	shown := shown[models.RoleClient]
+	shown := shown[access.RoleClient]
 	var check func(operation string, set ast.SelectionSet)
 	check = func(operation string, set ast.SelectionSet) {
 		for _, selection := range set {
@@ -54,7 +54,7 @@ func TestClientsMaySeeWhatTheirOperationsSelect(t *testing.T) {
 	for _, operation := range document.Operations {
 		ofClients := !slices.ContainsFunc(operation.SelectionSet, func(root ast.Selection) bool {
 			auth := root.(*ast.Field).Definition.Directives.ForName("auth")
-			return auth != nil && auth.Arguments.ForName("role") != nil && auth.Arguments.ForName("role").Value.Raw != string(models.RoleClient)
+			return auth != nil && auth.Arguments.ForName("role") != nil && auth.Arguments.ForName("role").Value.Raw != string(access.RoleClient)
 		})
 		if ofClients {
 			checked++

@@ -12,13 +12,14 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // region    ************************** generated!.gotpl **************************
 
 type WebhookDeliveryResolver interface {
-	Tries(ctx context.Context, obj *models.WebhookDelivery) ([]*models.WebhookTry, error)
+	Tries(ctx context.Context, obj *webhooks.Delivery) ([]*webhooks.Try, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -41,8 +42,8 @@ func (ec *executionContext) _CreatedWebhookEndpoint_endpoint(ctx context.Context
 			return obj.Endpoint, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookEndpoint) graphql.Marshaler {
-			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, selections, v)
 		},
 		true,
 		true,
@@ -84,7 +85,7 @@ func (ec *executionContext) fieldContext_CreatedWebhookEndpoint_secret(_ context
 	return graphql.NewScalarFieldContext("CreatedWebhookEndpoint", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_id(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_id(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -107,7 +108,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_id(_ context.Context, f
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_jobId(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_jobId(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -130,7 +131,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_jobId(_ context.Context
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_run(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_run(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -153,7 +154,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_run(_ context.Context, 
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_eventId(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_eventId(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -176,7 +177,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_eventId(_ context.Conte
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_event(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_event(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -199,7 +200,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_event(_ context.Context
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_url(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_url(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -222,7 +223,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_url(_ context.Context, 
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_attempts(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_attempts(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -245,7 +246,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_attempts(_ context.Cont
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_delivered(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_delivered(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -268,7 +269,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_delivered(_ context.Con
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_lastStatusCode(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_lastStatusCode(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -291,7 +292,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_lastStatusCode(_ contex
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_lastError(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_lastError(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -314,7 +315,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_lastError(_ context.Con
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_nextAttemptAt(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_nextAttemptAt(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -337,7 +338,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_nextAttemptAt(_ context
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_createdAt(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -360,7 +361,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_createdAt(_ context.Con
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_deliveredAt(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_deliveredAt(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -383,7 +384,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_deliveredAt(_ context.C
 	return graphql.NewScalarFieldContext("WebhookDelivery", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDelivery_tries(ctx context.Context, field graphql.CollectedField, obj *models.WebhookDelivery) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDelivery_tries(ctx context.Context, field graphql.CollectedField, obj *webhooks.Delivery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -395,8 +396,8 @@ func (ec *executionContext) _WebhookDelivery_tries(ctx context.Context, field gr
 			return ec.Resolvers.WebhookDelivery().Tries(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*models.WebhookTry) graphql.Marshaler {
-			return ec.marshalNWebhookTry2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookTryᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*webhooks.Try) graphql.Marshaler {
+			return ec.marshalNWebhookTry2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐTryᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -415,7 +416,7 @@ func (ec *executionContext) fieldContext_WebhookDelivery_tries(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[models.WebhookDelivery]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *Connection[webhooks.Delivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -427,7 +428,7 @@ func (ec *executionContext) _WebhookDeliveryConnection_edges(ctx context.Context
 			return obj.Edges, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[models.WebhookDelivery]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []*Edge[webhooks.Delivery]) graphql.Marshaler {
 			return ec.marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -447,7 +448,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryConnection_edges(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[models.WebhookDelivery]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *Connection[webhooks.Delivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -479,7 +480,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryConnection_pageInfo(_ co
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookDeliveryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[models.WebhookDelivery]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *Edge[webhooks.Delivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -502,7 +503,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryEdge_cursor(_ context.Co
 	return graphql.NewScalarFieldContext("WebhookDeliveryEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookDeliveryEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[models.WebhookDelivery]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookDeliveryEdge_node(ctx context.Context, field graphql.CollectedField, obj *Edge[webhooks.Delivery]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -514,8 +515,8 @@ func (ec *executionContext) _WebhookDeliveryEdge_node(ctx context.Context, field
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.WebhookDelivery) graphql.Marshaler {
-			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookDelivery(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Delivery) graphql.Marshaler {
+			return ec.marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐDelivery(ctx, selections, v)
 		},
 		true,
 		true,
@@ -534,7 +535,7 @@ func (ec *executionContext) fieldContext_WebhookDeliveryEdge_node(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _WebhookEndpoint_id(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_id(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -557,7 +558,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_id(_ context.Context, f
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_url(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_url(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -580,7 +581,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_url(_ context.Context, 
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_format(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_format(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -592,8 +593,8 @@ func (ec *executionContext) _WebhookEndpoint_format(ctx context.Context, field g
 			return obj.Format, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v models.WebhookFormat) graphql.Marshaler {
-			return ec.marshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookFormat(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v webhooks.Format) graphql.Marshaler {
+			return ec.marshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐFormat(ctx, selections, v)
 		},
 		true,
 		true,
@@ -603,7 +604,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_format(_ context.Contex
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type WebhookFormat does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_events(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_events(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -626,7 +627,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_events(_ context.Contex
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_disabled(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_disabled(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -649,7 +650,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_disabled(_ context.Cont
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, true, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_disabledAt(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_disabledAt(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -672,7 +673,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_disabledAt(_ context.Co
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_disabledReason(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_disabledReason(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -695,7 +696,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_disabledReason(_ contex
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookEndpoint_createdAt(ctx context.Context, field graphql.CollectedField, obj *models.WebhookEndpoint) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookEndpoint_createdAt(ctx context.Context, field graphql.CollectedField, obj *webhooks.Endpoint) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -718,7 +719,7 @@ func (ec *executionContext) fieldContext_WebhookEndpoint_createdAt(_ context.Con
 	return graphql.NewScalarFieldContext("WebhookEndpoint", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookTry_at(ctx context.Context, field graphql.CollectedField, obj *models.WebhookTry) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookTry_at(ctx context.Context, field graphql.CollectedField, obj *webhooks.Try) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -741,7 +742,7 @@ func (ec *executionContext) fieldContext_WebhookTry_at(_ context.Context, field 
 	return graphql.NewScalarFieldContext("WebhookTry", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookTry_statusCode(ctx context.Context, field graphql.CollectedField, obj *models.WebhookTry) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookTry_statusCode(ctx context.Context, field graphql.CollectedField, obj *webhooks.Try) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -764,7 +765,7 @@ func (ec *executionContext) fieldContext_WebhookTry_statusCode(_ context.Context
 	return graphql.NewScalarFieldContext("WebhookTry", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookTry_error(ctx context.Context, field graphql.CollectedField, obj *models.WebhookTry) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookTry_error(ctx context.Context, field graphql.CollectedField, obj *webhooks.Try) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -787,7 +788,7 @@ func (ec *executionContext) fieldContext_WebhookTry_error(_ context.Context, fie
 	return graphql.NewScalarFieldContext("WebhookTry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WebhookTry_durationMs(ctx context.Context, field graphql.CollectedField, obj *models.WebhookTry) (ret graphql.Marshaler) {
+func (ec *executionContext) _WebhookTry_durationMs(ctx context.Context, field graphql.CollectedField, obj *webhooks.Try) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -867,7 +868,7 @@ func (ec *executionContext) _CreatedWebhookEndpoint(ctx context.Context, sel ast
 
 var webhookDeliveryImplementors = []string{"WebhookDelivery", "Node"}
 
-func (ec *executionContext) _WebhookDelivery(ctx context.Context, sel ast.SelectionSet, obj *models.WebhookDelivery) graphql.Marshaler {
+func (ec *executionContext) _WebhookDelivery(ctx context.Context, sel ast.SelectionSet, obj *webhooks.Delivery) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookDeliveryImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1003,7 +1004,7 @@ func (ec *executionContext) _WebhookDelivery(ctx context.Context, sel ast.Select
 
 var webhookDeliveryConnectionImplementors = []string{"WebhookDeliveryConnection"}
 
-func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[models.WebhookDelivery]) graphql.Marshaler {
+func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel ast.SelectionSet, obj *Connection[webhooks.Delivery]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookDeliveryConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1046,7 +1047,7 @@ func (ec *executionContext) _WebhookDeliveryConnection(ctx context.Context, sel 
 
 var webhookDeliveryEdgeImplementors = []string{"WebhookDeliveryEdge"}
 
-func (ec *executionContext) _WebhookDeliveryEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[models.WebhookDelivery]) graphql.Marshaler {
+func (ec *executionContext) _WebhookDeliveryEdge(ctx context.Context, sel ast.SelectionSet, obj *Edge[webhooks.Delivery]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookDeliveryEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1089,7 +1090,7 @@ func (ec *executionContext) _WebhookDeliveryEdge(ctx context.Context, sel ast.Se
 
 var webhookEndpointImplementors = []string{"WebhookEndpoint", "Node"}
 
-func (ec *executionContext) _WebhookEndpoint(ctx context.Context, sel ast.SelectionSet, obj *models.WebhookEndpoint) graphql.Marshaler {
+func (ec *executionContext) _WebhookEndpoint(ctx context.Context, sel ast.SelectionSet, obj *webhooks.Endpoint) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookEndpointImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1162,7 +1163,7 @@ func (ec *executionContext) _WebhookEndpoint(ctx context.Context, sel ast.Select
 
 var webhookTryImplementors = []string{"WebhookTry"}
 
-func (ec *executionContext) _WebhookTry(ctx context.Context, sel ast.SelectionSet, obj *models.WebhookTry) graphql.Marshaler {
+func (ec *executionContext) _WebhookTry(ctx context.Context, sel ast.SelectionSet, obj *webhooks.Try) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, webhookTryImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -1227,7 +1228,7 @@ func (ec *executionContext) marshalNCreatedWebhookEndpoint2ᚖgithubᚗcomᚋree
 	return ec._CreatedWebhookEndpoint(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookDelivery(ctx context.Context, sel ast.SelectionSet, v *models.WebhookDelivery) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐDelivery(ctx context.Context, sel ast.SelectionSet, v *webhooks.Delivery) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1237,7 +1238,7 @@ func (ec *executionContext) marshalNWebhookDelivery2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._WebhookDelivery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[models.WebhookDelivery]) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐConnection(ctx context.Context, sel ast.SelectionSet, v *Connection[webhooks.Delivery]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1247,7 +1248,7 @@ func (ec *executionContext) marshalNWebhookDeliveryConnection2ᚖgithubᚗcomᚋ
 	return ec._WebhookDeliveryConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[models.WebhookDelivery]) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*Edge[webhooks.Delivery]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
@@ -1263,7 +1264,7 @@ func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚕᚖgithubᚗcomᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[models.WebhookDelivery]) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐEdge(ctx context.Context, sel ast.SelectionSet, v *Edge[webhooks.Delivery]) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1273,11 +1274,11 @@ func (ec *executionContext) marshalNWebhookDeliveryEdge2ᚖgithubᚗcomᚋreelay
 	return ec._WebhookDeliveryEdge(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNWebhookEndpoint2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpointᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.WebhookEndpoint) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookEndpoint2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpointᚄ(ctx context.Context, sel ast.SelectionSet, v []*webhooks.Endpoint) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx, sel, v[i])
+		return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1289,7 +1290,7 @@ func (ec *executionContext) marshalNWebhookEndpoint2ᚕᚖgithubᚗcomᚋreelay�
 	return ret
 }
 
-func (ec *executionContext) marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookEndpoint(ctx context.Context, sel ast.SelectionSet, v *models.WebhookEndpoint) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx context.Context, sel ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -1299,13 +1300,13 @@ func (ec *executionContext) marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._WebhookEndpoint(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookFormat(ctx context.Context, v any) (models.WebhookFormat, error) {
+func (ec *executionContext) unmarshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐFormat(ctx context.Context, v any) (webhooks.Format, error) {
 	tmp, err := graphql.UnmarshalString(v)
-	res := models.WebhookFormat(tmp)
+	res := webhooks.Format(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookFormat(ctx context.Context, sel ast.SelectionSet, v models.WebhookFormat) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookFormat2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐFormat(ctx context.Context, sel ast.SelectionSet, v webhooks.Format) graphql.Marshaler {
 	_ = sel
 	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
@@ -1316,11 +1317,11 @@ func (ec *executionContext) marshalNWebhookFormat2githubᚗcomᚋreelayᚋreelay
 	return res
 }
 
-func (ec *executionContext) marshalNWebhookTry2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookTryᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.WebhookTry) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookTry2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐTryᚄ(ctx context.Context, sel ast.SelectionSet, v []*webhooks.Try) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWebhookTry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookTry(ctx, sel, v[i])
+		return ec.marshalNWebhookTry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐTry(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -1332,7 +1333,7 @@ func (ec *executionContext) marshalNWebhookTry2ᚕᚖgithubᚗcomᚋreelayᚋree
 	return ret
 }
 
-func (ec *executionContext) marshalNWebhookTry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWebhookTry(ctx context.Context, sel ast.SelectionSet, v *models.WebhookTry) graphql.Marshaler {
+func (ec *executionContext) marshalNWebhookTry2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐTry(ctx context.Context, sel ast.SelectionSet, v *webhooks.Try) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

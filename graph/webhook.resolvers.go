@@ -9,9 +9,10 @@ import (
 	"context"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 )
 
-func (r *mutationResolver) CreateWebhookEndpoint(ctx context.Context, url string, events []string, format models.WebhookFormat) (*CreatedWebhookEndpoint, error) {
+func (r *mutationResolver) CreateWebhookEndpoint(ctx context.Context, url string, events []string, format webhooks.Format) (*CreatedWebhookEndpoint, error) {
 	return createdEndpoint(r.Webhooks.CreateEndpoint(ctx, principal(ctx), url, format, events))
 }
 
@@ -27,34 +28,34 @@ func (r *mutationResolver) DeleteWebhookEndpoint(ctx context.Context, id string)
 	return id, r.Webhooks.DeleteEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }
 
-func (r *mutationResolver) DisableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error) {
+func (r *mutationResolver) DisableWebhookEndpoint(ctx context.Context, id string) (*webhooks.Endpoint, error) {
 	return r.Webhooks.DisableEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }
 
-func (r *mutationResolver) EnableWebhookEndpoint(ctx context.Context, id string) (*models.WebhookEndpoint, error) {
+func (r *mutationResolver) EnableWebhookEndpoint(ctx context.Context, id string) (*webhooks.Endpoint, error) {
 	return r.Webhooks.EnableEndpoint(ctx, principal(ctx), models.WebhookEndpointID(id))
 }
 
-func (r *mutationResolver) SendTestWebhook(ctx context.Context, endpointID string) (*models.WebhookDelivery, error) {
+func (r *mutationResolver) SendTestWebhook(ctx context.Context, endpointID string) (*webhooks.Delivery, error) {
 	return r.Webhooks.Test(ctx, principal(ctx), models.WebhookEndpointID(endpointID))
 }
 
-func (r *mutationResolver) RedeliverWebhook(ctx context.Context, deliveryID string) (*models.WebhookDelivery, error) {
+func (r *mutationResolver) RedeliverWebhook(ctx context.Context, deliveryID string) (*webhooks.Delivery, error) {
 	return r.Webhooks.Redeliver(ctx, principal(ctx), models.WebhookDeliveryID(deliveryID))
 }
 
-func (r *queryResolver) WebhookEndpoints(ctx context.Context, accountID *string) ([]*models.WebhookEndpoint, error) {
+func (r *queryResolver) WebhookEndpoints(ctx context.Context, accountID *string) ([]*webhooks.Endpoint, error) {
 	return r.Reads.Webhooks.Endpoints(ctx, principal(ctx), models.AccountID(valueOr(accountID, "")))
 }
 
-func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[models.WebhookDelivery], error) {
-	return connected(r.Reads.Webhooks.Deliveries(ctx, principal(ctx), models.WebhookDeliveryFilter{
+func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, endpointID *string, failedOnly *bool, first *int, after *string) (*Connection[webhooks.Delivery], error) {
+	return connected(r.Reads.Webhooks.Deliveries(ctx, principal(ctx), webhooks.DeliveryFilter{
 		JobID: models.JobID(valueOr(jobID, "")), EndpointID: models.WebhookEndpointID(valueOr(endpointID, "")),
 		FailedOnly: valueOr(failedOnly, false),
 	}, pageOf(first, after)))
 }
 
-func (r *webhookDeliveryResolver) Tries(ctx context.Context, obj *models.WebhookDelivery) ([]*models.WebhookTry, error) {
+func (r *webhookDeliveryResolver) Tries(ctx context.Context, obj *webhooks.Delivery) ([]*webhooks.Try, error) {
 	return load(ctx).WebhookTries.Load(ctx, obj.ID)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
@@ -86,7 +87,7 @@ func TestWebhooks(t *testing.T) {
 		require.Equal(t, receiver.URL, at[string](t, found, "e", "url"))
 		gone := a.client(t, `mutation ($id: ID!) { deleteWebhookEndpoint(id: $id) }`, map[string]any{"id": endpoint})
 		require.Equal(t, endpoint, gone["deleteWebhookEndpoint"])
-		require.Equal(t, []string{"CONFLICT"}, ask(t, a.url, a.Secrets[models.RoleClient],
+		require.Equal(t, []string{"CONFLICT"}, ask(t, a.url, a.Secrets[access.RoleClient],
 			`mutation ($id: ID!) { redeliverWebhook(deliveryId: $id) { id } }`, id).codes())
 	})
 
@@ -102,7 +103,7 @@ func TestWebhooks(t *testing.T) {
 		delivery := at[string](t, own, "webhookDeliveries", "edges", 0, "node", "id")
 		endpoint := at[string](t, made, "createWebhookEndpoint", "endpoint", "id")
 		_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-			Role: models.RoleClient, Name: "stranger"})
+			Role: access.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		_, token := a.worker(t, "i-1")
 
@@ -123,14 +124,14 @@ func TestWebhooks(t *testing.T) {
 		require.Equal(t, map[string]any{"webhookEndpoints": []any{}, "webhookDeliveries": map[string]any{"edges": []any{}}}, foreign.Data)
 		of := map[string]any{"a": string(a.Account.ID)}
 		require.Equal(t, []string{"NOT_FOUND"}, ask(t, a.url, stranger, `query ($a: ID) { webhookEndpoints(accountId: $a) { id } }`, of).codes())
-		require.Len(t, a.as(t, models.RoleOperator, `query ($a: ID) { webhookEndpoints(accountId: $a) { id } }`, of)["webhookEndpoints"], 1)
+		require.Len(t, a.as(t, access.RoleOperator, `query ($a: ID) { webhookEndpoints(accountId: $a) { id } }`, of)["webhookEndpoints"], 1)
 	})
 
 	t.Run("RefuseInvalidInput", func(t *testing.T) {
 		t.Parallel()
 
 		a := newAPI(t)
-		key := a.Secrets[models.RoleClient]
+		key := a.Secrets[access.RoleClient]
 		for field, answer := range map[string]answer{
 			"url":         ask(t, a.url, key, createHook, map[string]any{"u": "http://169.254.169.254/"}),
 			"events":      ask(t, a.url, key, createHook, map[string]any{"u": "https://example.com/", "e": []string{"job.\r\nx: y"}}),

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -34,7 +35,7 @@ type WorkerResolver interface {
 	RefusedModels(ctx context.Context, obj *models.Worker) ([]*catalogue.Refusal, error)
 
 	Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error)
-	GpuHistory(ctx context.Context, obj *models.Worker) (*models.GPUHistory, error)
+	GpuHistory(ctx context.Context, obj *models.Worker) (*capacity.GPUHistory, error)
 }
 type WorkerConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *WorkerConnection) (int, error)
@@ -204,7 +205,7 @@ func (ec *executionContext) fieldContext_EndPayload_next(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _GpuHistory_at(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+func (ec *executionContext) _GpuHistory_at(ctx context.Context, field graphql.CollectedField, obj *capacity.GPUHistory) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -227,7 +228,7 @@ func (ec *executionContext) fieldContext_GpuHistory_at(_ context.Context, field 
 	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _GpuHistory_utilization(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+func (ec *executionContext) _GpuHistory_utilization(ctx context.Context, field graphql.CollectedField, obj *capacity.GPUHistory) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -250,7 +251,7 @@ func (ec *executionContext) fieldContext_GpuHistory_utilization(_ context.Contex
 	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _GpuHistory_memory(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+func (ec *executionContext) _GpuHistory_memory(ctx context.Context, field graphql.CollectedField, obj *capacity.GPUHistory) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -273,7 +274,7 @@ func (ec *executionContext) fieldContext_GpuHistory_memory(_ context.Context, fi
 	return graphql.NewScalarFieldContext("GpuHistory", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _GpuHistory_temperatureC(ctx context.Context, field graphql.CollectedField, obj *models.GPUHistory) (ret graphql.Marshaler) {
+func (ec *executionContext) _GpuHistory_temperatureC(ctx context.Context, field graphql.CollectedField, obj *capacity.GPUHistory) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1980,8 +1981,8 @@ func (ec *executionContext) _Worker_gpuHistory(ctx context.Context, field graphq
 			return ec.Resolvers.Worker().GpuHistory(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.GPUHistory) graphql.Marshaler {
-			return ec.marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUHistory(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *capacity.GPUHistory) graphql.Marshaler {
+			return ec.marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐGPUHistory(ctx, selections, v)
 		},
 		true,
 		false,
@@ -3217,7 +3218,7 @@ func (ec *executionContext) _EndPayload(ctx context.Context, sel ast.SelectionSe
 
 var gpuHistoryImplementors = []string{"GpuHistory"}
 
-func (ec *executionContext) _GpuHistory(ctx context.Context, sel ast.SelectionSet, obj *models.GPUHistory) graphql.Marshaler {
+func (ec *executionContext) _GpuHistory(ctx context.Context, sel ast.SelectionSet, obj *capacity.GPUHistory) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, gpuHistoryImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -4572,7 +4573,7 @@ func (ec *executionContext) marshalODirective2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._Directive(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐGPUHistory(ctx context.Context, sel ast.SelectionSet, v *models.GPUHistory) graphql.Marshaler {
+func (ec *executionContext) marshalOGpuHistory2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐGPUHistory(ctx context.Context, sel ast.SelectionSet, v *capacity.GPUHistory) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 func (r *leaseResolver) Model(ctx context.Context, obj *Lease) (*catalogue.Model, error) {
@@ -164,7 +165,7 @@ func (r *workerResolver) Gpus(ctx context.Context, obj *models.Worker) ([]*model
 	return load(ctx).GPUs.Load(ctx, obj.ID)
 }
 
-func (r *workerResolver) GpuHistory(ctx context.Context, obj *models.Worker) (*models.GPUHistory, error) {
+func (r *workerResolver) GpuHistory(ctx context.Context, obj *models.Worker) (*capacity.GPUHistory, error) {
 	return load(ctx).GPUHistory.Load(ctx, obj.ID)
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,9 +75,9 @@ func TestWorker(t *testing.T) {
 
 		require.Empty(t, beat.Errors)
 		require.Equal(t, "CONTINUE", at[string](t, beat.Data, "heartbeat", "directive", "action"))
-		_, err = models.PutGPUMinute(t.Context(), a.DB, time.Now().Truncate(time.Minute))
+		_, err = capacity.PutGPUMinute(t.Context(), a.DB, time.Now().Truncate(time.Minute))
 		require.NoError(t, err)
-		seen := ask(t, a.url, a.Secrets[models.RoleOperator],
+		seen := ask(t, a.url, a.Secrets[access.RoleOperator],
 			`query ($id: ID!) { worker(id: $id) { agentVersion gpuHistory { at utilization memory temperatureC } gpus { index utilization memoryUsedBytes powerW xid } } }`,
 			map[string]any{"id": id})
 		require.Equal(t, []any{
@@ -103,7 +105,7 @@ func TestWorker(t *testing.T) {
 		require.NotEmpty(t, at[string](t, done, "job", "result", "url"))
 		require.Equal(t, "SUCCEEDED", at[string](t, done, "job", "attempts", 0, "status"))
 		require.Equal(t, "QUEUED", at[string](t, done, "job", "events", "edges", 0, "node", "type"))
-		gpus := a.as(t, models.RoleOperator, `query ($id: ID!) { worker(id: $id) { jobsCompleted } }`, map[string]any{"id": id})
+		gpus := a.as(t, access.RoleOperator, `query ($id: ID!) { worker(id: $id) { jobsCompleted } }`, map[string]any{"id": id})
 		require.EqualValues(t, 1, at[float64](t, gpus, "worker", "jobsCompleted"))
 	})
 

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -27,7 +28,7 @@ type WorkflowResolver interface {
 	Jobs(ctx context.Context, obj *models.Workflow) ([]*models.WorkflowNode, error)
 	Output(ctx context.Context, obj *models.Workflow) (*models.WorkflowNode, error)
 
-	Schedule(ctx context.Context, obj *models.Workflow) (*models.Schedule, error)
+	Schedule(ctx context.Context, obj *models.Workflow) (*schedules.Schedule, error)
 }
 type WorkflowJobResolver interface {
 	Job(ctx context.Context, obj *models.WorkflowNode) (*models.Job, error)
@@ -434,8 +435,8 @@ func (ec *executionContext) _Workflow_schedule(ctx context.Context, field graphq
 			return ec.Resolvers.Workflow().Schedule(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *models.Schedule) graphql.Marshaler {
-			return ec.marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐSchedule(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Schedule) graphql.Marshaler {
+			return ec.marshalOSchedule2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSchedule(ctx, selections, v)
 		},
 		true,
 		false,

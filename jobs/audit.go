@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -35,9 +36,9 @@ func (p Principal) Revalidate(ctx context.Context, db bun.IDB) error {
 	case p.Bulk != "":
 		return nil
 	case p.Member != nil:
-		stands, err = models.ShareLockMember(ctx, db, p.Member.ID, p.Role)
+		stands, err = access.ShareLockMember(ctx, db, p.Member.ID, p.Role)
 	case p.KeyID != "":
-		stands, err = models.ShareLockAPIKey(ctx, db, p.KeyID)
+		stands, err = access.ShareLockAPIKey(ctx, db, p.KeyID)
 	default:
 		return nil
 	}
@@ -60,11 +61,11 @@ func (p Principal) Record(ctx context.Context, db bun.IDB, action, target string
 	if err != nil {
 		return fmt.Errorf("encode what %s did: %w", action, err)
 	}
-	entry := &models.AuditEntry{ID: models.NewAuditID(), KeyID: p.KeyID, Actor: HostName, Action: action, Target: target, Payload: data}
+	entry := &access.AuditEntry{ID: models.NewAuditID(), KeyID: p.KeyID, Actor: HostName, Action: action, Target: target, Payload: data}
 	if p.Member != nil {
 		entry.KeyID, entry.MemberID, entry.Actor = "", p.Member.ID, p.Member.String()+" ("+strings.ToLower(string(p.Role))+")"
 	}
-	err = models.InsertAudit(ctx, db, entry)
+	err = access.InsertAudit(ctx, db, entry)
 	return apierror.Wrap(err, "write down %s", action)
 }
 
@@ -74,7 +75,7 @@ const HostName = "reelay"
 // AuditOf is Audit for an action that owners may perform on their own rows, too. It does not
 // record owners.
 func (p Principal) AuditOf(ctx context.Context, tx bun.Tx, action string, owner models.AccountID, target string, more Payload) error {
-	if owner == p.AccountID || !p.May(models.RoleOperator) {
+	if owner == p.AccountID || !p.May(access.RoleOperator) {
 		return nil
 	}
 	more["account"] = owner

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -101,7 +102,7 @@ func TestKeys(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		secret := s.Secrets[models.RoleClient]
+		secret := s.Secrets[access.RoleClient]
 		for _, bad := range []string{
 			"", "rl_", "rlw_", "rl_unknown", secret + "x", secret[:len(secret)-1], "Bearer " + secret, "' OR 1=1 --", "rl_\x00", "rl_\xff",
 			jwt("none", ""), jwt("HS256", strings.Repeat("s", 32)),
@@ -109,11 +110,11 @@ func TestKeys(t *testing.T) {
 			_, err := s.Keys.Authenticate(t.Context(), bad)
 			require.ErrorIs(t, err, apierror.ErrUnauthenticated, "%q", bad)
 		}
-		session, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
+		session, err := s.Keys.LogIn(t.Context(), s.Secrets[access.RoleOperator], "")
 		require.NoError(t, err)
 		operator, err := s.Keys.Session(t.Context(), session)
 		require.NoError(t, err)
-		require.Equal(t, models.RoleOperator, operator.Role)
+		require.Equal(t, access.RoleOperator, operator.Role)
 		_, err = s.Keys.LogIn(t.Context(), secret, "")
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 
@@ -122,7 +123,7 @@ func TestKeys(t *testing.T) {
 		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), s.Admin, models.NewKeyID()), apierror.CodeNotFound)
 		s.Exec(t, "UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = ?", s.Admin.KeyID)
 
-		for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleAdmin} {
+		for _, role := range []access.Role{access.RoleClient, access.RoleOperator, access.RoleAdmin} {
 			_, err := s.Keys.Authenticate(t.Context(), s.Secrets[role])
 			require.ErrorIs(t, err, apierror.ErrUnauthenticated, role)
 		}
@@ -145,7 +146,7 @@ func TestKeys(t *testing.T) {
 			"over":       func(string) { s.Exec(t, "UPDATE sessions SET expires_at = clock_timestamp()") },
 			"logged out": func(token string) { require.NoError(t, s.Keys.LogOut(t.Context(), token)) },
 		} {
-			token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
+			token, err := s.Keys.LogIn(t.Context(), s.Secrets[access.RoleOperator], "")
 			require.NoError(t, err)
 			_, err = s.Keys.Session(t.Context(), token)
 			require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -35,7 +36,7 @@ func newLife(t *testing.T, tiers ...models.Tier) *life {
 	t.Helper()
 	l := &life{s: jobstest.New(t)}
 	for i, tier := range tiers {
-		l.clients = append(l.clients, l.s.NewKey(t, l.s.NewAccount(t, fmt.Sprint(i), tier), models.RoleClient))
+		l.clients = append(l.clients, l.s.NewKey(t, l.s.NewAccount(t, fmt.Sprint(i), tier), access.RoleClient))
 	}
 	for i := range 6 {
 		l.workers = append(l.workers, l.s.Worker(t, fmt.Sprint(i)))

@@ -17,6 +17,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -177,17 +179,17 @@ func TestOrder(t *testing.T) {
 					allowed(rt, err, apierror.CodeConflict)
 				},
 				"pause": func(rt *rapid.T) {
-					steer := rapid.SampledFrom([]func(*operate.QueueOperator) (*models.QueueCount, error){
-						func(o *operate.QueueOperator) (*models.QueueCount, error) {
+					steer := rapid.SampledFrom([]func(*operate.QueueOperator) (*backlog.QueueCount, error){
+						func(o *operate.QueueOperator) (*backlog.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierPro, "", "")
 						},
-						func(o *operate.QueueOperator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*backlog.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierPro, "")
 						},
-						func(o *operate.QueueOperator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*backlog.QueueCount, error) {
 							return o.PauseQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard", "")
 						},
-						func(o *operate.QueueOperator) (*models.QueueCount, error) {
+						func(o *operate.QueueOperator) (*backlog.QueueCount, error) {
 							return o.ResumeQueue(context.Background(), s.Admin, models.TierEnterprise, "testcard")
 						},
 					}).Draw(rt, "way")
@@ -228,8 +230,8 @@ func TestOrder(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			own := s.NewKey(t, s.NewAccount(t, "own", models.TierPro), models.RoleClient)
-			free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), models.RoleClient)
+			own := s.NewKey(t, s.NewAccount(t, "own", models.TierPro), access.RoleClient)
+			free := s.NewKey(t, s.NewAccount(t, "free", models.TierFree), access.RoleClient)
 			s.Exec(t, "UPDATE accounts SET max_queued = 1000, max_running = 100")
 			for range 40 {
 				jobstest.SubmitAs(t, s, own, nil)
@@ -263,7 +265,7 @@ func TestOrder(t *testing.T) {
 		s := jobstest.New(t)
 		for i := range 40 { // concurrent claims of one account would wait for each other
 			for _, tier := range []models.Tier{models.TierPro, models.TierFree} {
-				jobstest.SubmitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), models.RoleClient), nil)
+				jobstest.SubmitAs(t, s, s.NewKey(t, s.NewAccount(t, fmt.Sprint(tier, i), tier), access.RoleClient), nil)
 			}
 		}
 		jobstest.PromoteAll(t, s)
@@ -290,7 +292,7 @@ func TestOrder(t *testing.T) {
 		s := jobstest.New(t)
 		capped := s.NewAccount(t, "capped", models.TierEnterprise)
 		s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", capped.ID)
-		key := s.NewKey(t, capped, models.RoleClient)
+		key := s.NewKey(t, capped, access.RoleClient)
 		for range 20 {
 			jobstest.SubmitAs(t, s, key, nil)
 			s.Submit(t)

@@ -9,13 +9,14 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
 // Principal is the caller: a key's role and account, and the worker if the caller uses a
 // worker's own token.
 type Principal struct {
-	Role      models.Role
+	Role      access.Role
 	AccountID models.AccountID
 	// KeyID is the key of the call. A member of the console acts under a key that nobody holds.
 	KeyID    models.KeyID
@@ -34,7 +35,7 @@ type Principal struct {
 
 // Host is the principal with direct access to the database: the running server itself, and the
 // command that makes the first key.
-var Host = Principal{Role: models.RoleAdmin}
+var Host = Principal{Role: access.RoleAdmin}
 
 // Member is a person who logs in by name.
 type Member struct {
@@ -49,20 +50,20 @@ func (m *Member) String() string { return m.Email }
 // May reports whether the caller has a role. ADMIN includes OPERATOR, which includes CLIENT and
 // VIEWER; WORKER is separate. VIEWER reads what OPERATOR reads, and changes nothing: every verb
 // checks either a role above it or RequireChange.
-func (p Principal) May(role models.Role) bool {
+func (p Principal) May(role access.Role) bool {
 	switch p.Role {
-	case models.RoleAdmin:
-		return role != models.RoleWorker
-	case models.RoleOperator:
-		return role == models.RoleOperator || role == models.RoleClient || role == models.RoleViewer
+	case access.RoleAdmin:
+		return role != access.RoleWorker
+	case access.RoleOperator:
+		return role == access.RoleOperator || role == access.RoleClient || role == access.RoleViewer
 	}
 	return p.Role == role
 }
 
 // MayRead reports whether the caller may call a read that requires the role. A VIEWER may call
 // each read that a CLIENT or an OPERATOR may.
-func (p Principal) MayRead(role models.Role) bool {
-	return p.May(role) || p.Role == models.RoleViewer && (role == models.RoleClient || role == models.RoleOperator)
+func (p Principal) MayRead(role access.Role) bool {
+	return p.May(role) || p.Role == access.RoleViewer && (role == access.RoleClient || role == access.RoleOperator)
 }
 
 // From returns the caller with the address (host:port) of its connection, for the audit log.
@@ -89,7 +90,7 @@ func (p Principal) Address() string { return p.address }
 // Scope returns the account to which the caller's lists are limited, or "" for operators and
 // viewers, who see all.
 func (p Principal) Scope() models.AccountID {
-	if p.May(models.RoleViewer) {
+	if p.May(access.RoleViewer) {
 		return ""
 	}
 	return p.AccountID
@@ -97,13 +98,13 @@ func (p Principal) Scope() models.AccountID {
 
 // Sees reports whether the caller may read rows of an account.
 func (p Principal) Sees(account models.AccountID) bool {
-	return p.May(models.RoleViewer) || p.Role == models.RoleClient && p.AccountID == account
+	return p.May(access.RoleViewer) || p.Role == access.RoleClient && p.AccountID == account
 }
 
 // RequireChange refuses a caller whose role only reads. Verbs that owners and operators share
 // call it; being able to see a row is not enough to change it.
 func (p Principal) RequireChange() error {
-	if p.Role == models.RoleViewer {
+	if p.Role == access.RoleViewer {
 		return apierror.Forbidden("The role VIEWER only reads. Changes require the role CLIENT, OPERATOR or ADMIN.")
 	}
 	return nil
@@ -111,7 +112,7 @@ func (p Principal) RequireChange() error {
 
 // RequireViewer refuses callers who may not read what operators read.
 func (p Principal) RequireViewer() error {
-	if !p.May(models.RoleViewer) {
+	if !p.May(access.RoleViewer) {
 		return apierror.Forbidden("This is for operators and viewers: this key's role is %s.", p.Role)
 	}
 	return nil
@@ -119,7 +120,7 @@ func (p Principal) RequireViewer() error {
 
 // RequireOperator returns FORBIDDEN unless the caller may do what operators do.
 func (p Principal) RequireOperator() error {
-	if !p.May(models.RoleOperator) {
+	if !p.May(access.RoleOperator) {
 		return apierror.Forbidden("This is for operators: this key's role is %s.", p.Role)
 	}
 	return nil
@@ -127,14 +128,14 @@ func (p Principal) RequireOperator() error {
 
 // RequireAdmin returns FORBIDDEN unless the caller may do what admins do.
 func (p Principal) RequireAdmin() error {
-	if !p.May(models.RoleAdmin) {
+	if !p.May(access.RoleAdmin) {
 		return apierror.Forbidden("This operation requires a key with the role ADMIN. This key has the role %s.", p.Role)
 	}
 	return nil
 }
 
 // PrincipalOf returns the caller that a key stands for.
-func PrincipalOf(key *models.APIKey) Principal {
+func PrincipalOf(key *access.APIKey) Principal {
 	return Principal{Role: key.Role, AccountID: key.AccountID, KeyID: key.ID}
 }
 

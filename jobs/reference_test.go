@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -65,7 +66,7 @@ type refLease struct {
 func newReference(t *testing.T) *reference {
 	r := &reference{s: jobstest.New(t), outer: t}
 	for i, tier := range []models.Tier{models.TierEnterprise, models.TierPro} {
-		r.clients = append(r.clients, r.s.NewKey(t, r.s.NewAccount(t, fmt.Sprint(i), tier), models.RoleClient))
+		r.clients = append(r.clients, r.s.NewKey(t, r.s.NewAccount(t, fmt.Sprint(i), tier), access.RoleClient))
 	}
 	r.s.Exec(t, "UPDATE accounts SET max_running = 2 WHERE tier = 'ENTERPRISE'")
 	for i := range 5 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/uptrace/bun"
 )
 
@@ -45,7 +46,7 @@ func (r *Refusals) Pass(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	if err := models.AddRefusals(ctx, r.DB, int(n), refusalsKept); err != nil {
+	if err := alerts.AddRefusals(ctx, r.DB, int(n), refusalsKept); err != nil {
 		r.count.Add(n)
 		return apierror.Wrap(err, "count refused submits")
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,13 +23,13 @@ func TestViewer(t *testing.T) {
 	t.Parallel()
 
 	s := jobstest.New(t)
-	viewer, err := s.Keys.Authenticate(t.Context(), s.Secrets[models.RoleViewer])
+	viewer, err := s.Keys.Authenticate(t.Context(), s.Secrets[access.RoleViewer])
 	require.NoError(t, err)
 	job, worker := s.Submit(t), s.Worker(t, "one").WorkerID
 	pool := jobstest.AddPool(t, s, 0, 1)
-	endpoint, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/x", models.FormatStandard, nil)
+	endpoint, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/x", webhooks.FormatStandard, nil)
 	require.NoError(t, err)
-	operation, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})
+	operation, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel})
 	require.NoError(t, err)
 	letter, delivery := models.NewDeadLetterID(), models.WebhookDeliveryID(models.NewWebhookDeliveryID())
 	one := 1
@@ -52,7 +55,7 @@ func TestViewer(t *testing.T) {
 		"Request":     func() error { _, err := s.Inputs.Request(t.Context(), viewer, "image/png", 9, "AAAAAA=="); return err },
 		"Put":         func() error { _, err := s.Inputs.Put(t.Context(), viewer, "", bytes.NewReader(nil)); return err },
 		"StartBulk": func() error {
-			_, err := s.Bulk.Start(t.Context(), viewer, bulk.Request{Action: models.BulkCancel})
+			_, err := s.Bulk.Start(t.Context(), viewer, bulk.Request{Action: joblist.BulkCancel})
 			return err
 		},
 		"RedriveBulk":   func() error { _, err := s.Bulk.Redrive(t.Context(), viewer, bulk.RedriveRequest{Limit: 1}); return err },
@@ -80,7 +83,7 @@ func TestViewer(t *testing.T) {
 		"CreateKey": func() error { _, _, err := s.Keys.Create(t.Context(), viewer, auth.NewKey{}); return err },
 		"RevokeKey": func() error { return s.Keys.Revoke(t.Context(), viewer, s.Client.KeyID) },
 		"CreateEndpoint": func() error {
-			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), viewer, "https://example.com", models.FormatStandard, nil)
+			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), viewer, "https://example.com", webhooks.FormatStandard, nil)
 			return err
 		},
 		"RotateSecret":    func() error { _, _, err := s.Webhooks.RotateSecret(t.Context(), viewer, endpoint.ID); return err },

@@ -29,7 +29,7 @@ func wholeReads(t *testing.T, db *bun.DB) map[string]int {
 	return scans
 }
 
-// start makes the live jobs of a database that fillWith filled RUNNING. The statistics still say
+// start makes the live jobs of a database that FillWith filled RUNNING. The statistics still say
 // that no attempt is, as those of an installation whose workers have just begun.
 func start(t *testing.T, db *bun.DB) {
 	t.Helper()
@@ -54,7 +54,7 @@ func TestExtendLeases(t *testing.T) {
 		db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
-		fillWith(t, db, 4, 20, 2000, 1000)
+		modelstest.FillWith(t, db, 4, 20, 2000, 1000)
 		start(t, db)
 		holds := liveFences(t, db, 20)
 		before := wholeReads(t, db)

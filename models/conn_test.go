@@ -23,7 +23,7 @@ func lone(t *testing.T, dsn string) *bun.DB {
 	db, done, err := postgres.Open(t.Context(), dsn, 1)
 	require.NoError(t, err)
 	t.Cleanup(done)
-	fillWith(t, db, 4, 20, 20, 8)
+	modelstest.FillWith(t, db, 4, 20, 20, 8)
 	t.Cleanup(func() {
 		var begun [2]time.Time
 		for i := range begun {

@@ -33,9 +33,9 @@ const (
 	AudienceCustomer Audience = "CUSTOMER"
 )
 
-// operatorsSQL selects the dead letters that operators must act on. The index
+// OperatorsSQL selects the dead letters that operators must act on. The index
 // dead_letters_for_operators has the same condition.
-const operatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED', 'ENDPOINT_FAILED')"
+const OperatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED', 'ENDPOINT_FAILED')"
 
 // Audience returns the party that must act on a dead letter of the class.
 func (c FailureClass) Audience() Audience {
@@ -127,7 +127,7 @@ type DeadLetterFilter struct {
 	Audience []Audience `json:"audience,omitempty"`
 }
 
-func (f DeadLetterFilter) apply(q *bun.SelectQuery) *bun.SelectQuery {
+func (f DeadLetterFilter) Apply(q *bun.SelectQuery) *bun.SelectQuery {
 	q = q.Where("?", resolvedIs("dl", f.Resolved)).Where("?", audienceIs("dl", f.Audience))
 	if f.Fingerprint != "" {
 		q = q.Where("dl.fingerprint = ?", f.Fingerprint)
@@ -160,16 +160,16 @@ func audienceIs(alias string, audience []Audience) bun.Safe {
 	case operators == customers:
 		return "true"
 	case operators:
-		return bun.Safe(alias + "." + operatorsSQL)
+		return bun.Safe(alias + "." + OperatorsSQL)
 	}
-	return bun.Safe("NOT (" + alias + "." + operatorsSQL + ")")
+	return bun.Safe("NOT (" + alias + "." + OperatorsSQL + ")")
 }
 
 // ListDeadLetters returns dead letters older than after, or from the newest if it is empty,
 // newest first.
 func ListDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, after DeadLetterID, limit int) ([]*DeadLetter, error) {
 	var found []*DeadLetter
-	q := f.apply(db.NewSelect().Model(&found)).Order("dl.id DESC").Limit(int64(limit))
+	q := f.Apply(db.NewSelect().Model(&found)).Order("dl.id DESC").Limit(int64(limit))
 	if after != "" {
 		q = q.Where("dl.id < ?", after)
 	}
@@ -179,7 +179,7 @@ func ListDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, after 
 
 // CountDeadLetters counts up to limit dead letters.
 func CountDeadLetters(ctx context.Context, db bun.IDB, f DeadLetterFilter, limit int) (int, error) {
-	some := f.apply(db.NewSelect().Model((*DeadLetter)(nil)).ColumnExpr("1")).Limit(int64(limit))
+	some := f.Apply(db.NewSelect().Model((*DeadLetter)(nil)).ColumnExpr("1")).Limit(int64(limit))
 	var n int
 	err := db.NewSelect().ColumnExpr("count(*)").TableExpr("(?) AS found", some).Scan(ctx, &n)
 	return n, err

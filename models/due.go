@@ -12,9 +12,9 @@ import (
 // jobs_due holds these jobs alone, so it repeats this condition word for word.
 const delayedSQL = "j.status = 'SCHEDULED' OR j.status = 'BLOCKED' AND j.blocked_by = 0"
 
-// firstDelayedSQL selects the time of the first delayed job of each lane, or NULL, that meets
+// FirstDelayedSQL selects the time of the first delayed job of each lane, or NULL, that meets
 // another condition on its run_at.
-const firstDelayedSQL = `
+const FirstDelayedSQL = `
 	SELECT (SELECT j.run_at FROM jobs j WHERE (` + delayedSQL + `) AND j.lane = l.lane AND j.run_at %s ORDER BY j.run_at LIMIT 1) AS run_at
 	FROM lanes l`
 
@@ -58,7 +58,7 @@ func UntilDue(ctx context.Context, db bun.IDB, limit time.Duration) (time.Durati
 	var seconds float64
 	err := db.NewRaw(`
 		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
-		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(firstDelayedSQL, "> (SELECT now FROM clock)")+
+		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(FirstDelayedSQL, "> (SELECT now FROM clock)")+
 		`) first) - now)) FROM clock`,
 		limit.Seconds()).Scan(ctx, &seconds)
 	return time.Duration(seconds * float64(time.Second)), err

@@ -18,7 +18,7 @@ func TestUpdate(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fill(t, db)
+		modelstest.Fill(t, db)
 		var attempt models.Attempt
 		var job models.Job
 		var worker models.Worker

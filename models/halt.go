@@ -50,5 +50,5 @@ func DeleteHalts(ctx context.Context, db bun.IDB, what []HaltTarget) error {
 	return err
 }
 
-// schedulesRunSQL is true while schedules are not halted.
-const schedulesRunSQL = "NOT EXISTS (SELECT FROM halts WHERE what = 'SCHEDULES')"
+// SchedulesRunSQL is true while schedules are not halted.
+const SchedulesRunSQL = "NOT EXISTS (SELECT FROM halts WHERE what = 'SCHEDULES')"

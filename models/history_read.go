@@ -175,7 +175,7 @@ func SampleHistory(ctx context.Context, db bun.IDB, limit int) (gauges HistoryGa
 	err = db.NewRaw(`
 		SELECT (SELECT count(*)::float8 FROM (SELECT FROM jobs WHERE status = 'SCHEDULED' LIMIT ?0) s) AS scheduled,
 			(SELECT count(*)::float8 FROM (SELECT FROM jobs WHERE status = 'BLOCKED' LIMIT ?0) b) AS blocked,
-			(SELECT count(*)::float8 FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+`) AS dead_letters`, limit).Scan(ctx, &gauges)
+			(SELECT count(*)::float8 FROM dead_letters WHERE resolved_at IS NULL AND `+OperatorsSQL+`) AS dead_letters`, limit).Scan(ctx, &gauges)
 	if err != nil {
 		return gauges, nil, err
 	}

@@ -45,7 +45,7 @@ const (
 	accountKind  = "acc"
 	keyKind      = "key"
 	sessionKind  = "ses"
-	jobKind      = "job"
+	JobKind      = "job"
 	attemptKind  = "att"
 	workerKind   = "wrk"
 	poolKind     = "pol"
@@ -54,7 +54,7 @@ const (
 
 	deadLetterKind = "dead"
 	bulkKind       = "bulk"
-	auditKind      = "aud"
+	AuditKind      = "aud"
 	viewKind       = "view"
 	memberKind     = "mem"
 	alertKind      = "alr"
@@ -73,7 +73,7 @@ func newID(kind string) string { return kind + "_" + uuid.Must(uuid.NewV7()).Str
 func NewAccountID() AccountID   { return AccountID(newID(accountKind)) }
 func NewKeyID() KeyID           { return KeyID(newID(keyKind)) }
 func NewSessionID() SessionID   { return SessionID(newID(sessionKind)) }
-func NewJobID() JobID           { return JobID(newID(jobKind)) }
+func NewJobID() JobID           { return JobID(newID(JobKind)) }
 func NewAttemptID() AttemptID   { return AttemptID(newID(attemptKind)) }
 func NewWorkerID() WorkerID     { return WorkerID(newID(workerKind)) }
 func NewPoolID() PoolID         { return PoolID(newID(poolKind)) }
@@ -83,7 +83,7 @@ func NewTakesID() TakesID       { return TakesID(newID(takesKind)) }
 func NewDeadLetterID() DeadLetterID { return DeadLetterID(newID(deadLetterKind)) }
 func NewBulkID() BulkID             { return BulkID(newID(bulkKind)) }
 func NewViewID() ViewID             { return ViewID(newID(viewKind)) }
-func NewAuditID() AuditID           { return AuditID(newID(auditKind)) }
+func NewAuditID() AuditID           { return AuditID(newID(AuditKind)) }
 func NewMemberID() MemberID         { return MemberID(newID(memberKind)) }
 func NewAlertID() AlertID           { return AlertID(newID(alertKind)) }
 func NewSilenceID() SilenceID       { return SilenceID(newID(silenceKind)) }
@@ -94,7 +94,7 @@ func NewWorkflowID() WorkflowID     { return WorkflowID(newID(workflowKind)) }
 // AsJob is an id that no job has.
 func (id WorkflowID) AsJob() JobID {
 	_, bare, _ := strings.Cut(string(id), "_")
-	return JobID(jobKind + "_" + bare)
+	return JobID(JobKind + "_" + bare)
 }
 
 func NewWebhookEndpointID() WebhookEndpointID { return WebhookEndpointID(newID(webhookEndpointKind)) }
@@ -115,8 +115,8 @@ func IDKind(s string) string {
 		return ""
 	}
 	switch kind {
-	case accountKind, keyKind, sessionKind, jobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind,
-		auditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
+	case accountKind, keyKind, sessionKind, JobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind,
+		AuditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -131,7 +131,7 @@ func ValidID[T ~string](s T, kind string) bool { return IDKind(string(s)) == kin
 func (id AccountID) Valid() bool  { return ValidID(id, accountKind) }
 func (id KeyID) Valid() bool      { return ValidID(id, keyKind) }
 func (id SessionID) Valid() bool  { return ValidID(id, sessionKind) }
-func (id JobID) Valid() bool      { return ValidID(id, jobKind) }
+func (id JobID) Valid() bool      { return ValidID(id, JobKind) }
 func (id AttemptID) Valid() bool  { return ValidID(id, attemptKind) }
 func (id WorkerID) Valid() bool   { return ValidID(id, workerKind) }
 func (id PoolID) Valid() bool     { return ValidID(id, poolKind) }
@@ -141,7 +141,7 @@ func (id TakesID) Valid() bool    { return ValidID(id, takesKind) }
 func (id DeadLetterID) Valid() bool { return ValidID(id, deadLetterKind) }
 func (id BulkID) Valid() bool       { return ValidID(id, bulkKind) }
 func (id ViewID) Valid() bool       { return ValidID(id, viewKind) }
-func (id AuditID) Valid() bool      { return ValidID(id, auditKind) }
+func (id AuditID) Valid() bool      { return ValidID(id, AuditKind) }
 func (id MemberID) Valid() bool     { return ValidID(id, memberKind) }
 func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
 func (id SilenceID) Valid() bool    { return ValidID(id, silenceKind) }
@@ -163,12 +163,12 @@ func (t FencingToken) Value() (driver.Value, error) {
 }
 
 // UUID returns the id without its kind, as PostgreSQL stores it.
-func (id JobID) UUID() string { return strings.TrimPrefix(string(id), jobKind+"_") }
+func (id JobID) UUID() string { return strings.TrimPrefix(string(id), JobKind+"_") }
 
 func (id AccountID) Value() (driver.Value, error)  { return idValue(string(id), accountKind) }
 func (id KeyID) Value() (driver.Value, error)      { return idValue(string(id), keyKind) }
 func (id SessionID) Value() (driver.Value, error)  { return idValue(string(id), sessionKind) }
-func (id JobID) Value() (driver.Value, error)      { return idValue(string(id), jobKind) }
+func (id JobID) Value() (driver.Value, error)      { return idValue(string(id), JobKind) }
 func (id AttemptID) Value() (driver.Value, error)  { return idValue(string(id), attemptKind) }
 func (id WorkerID) Value() (driver.Value, error)   { return idValue(string(id), workerKind) }
 func (id PoolID) Value() (driver.Value, error)     { return idValue(string(id), poolKind) }
@@ -178,7 +178,7 @@ func (id TakesID) Value() (driver.Value, error)    { return idValue(string(id), 
 func (id DeadLetterID) Value() (driver.Value, error) { return idValue(string(id), deadLetterKind) }
 func (id BulkID) Value() (driver.Value, error)       { return idValue(string(id), bulkKind) }
 func (id ViewID) Value() (driver.Value, error)       { return idValue(string(id), viewKind) }
-func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), auditKind) }
+func (id AuditID) Value() (driver.Value, error)      { return idValue(string(id), AuditKind) }
 func (id MemberID) Value() (driver.Value, error)     { return idValue(string(id), memberKind) }
 func (id AlertID) Value() (driver.Value, error)      { return idValue(string(id), alertKind) }
 func (id SilenceID) Value() (driver.Value, error)    { return idValue(string(id), silenceKind) }
@@ -197,7 +197,7 @@ func (id WebhookDeliveryID) Value() (driver.Value, error) {
 func (id *AccountID) Scan(src any) error  { return scanID((*string)(id), accountKind, src) }
 func (id *KeyID) Scan(src any) error      { return scanID((*string)(id), keyKind, src) }
 func (id *SessionID) Scan(src any) error  { return scanID((*string)(id), sessionKind, src) }
-func (id *JobID) Scan(src any) error      { return scanID((*string)(id), jobKind, src) }
+func (id *JobID) Scan(src any) error      { return scanID((*string)(id), JobKind, src) }
 func (id *AttemptID) Scan(src any) error  { return scanID((*string)(id), attemptKind, src) }
 func (id *WorkerID) Scan(src any) error   { return scanID((*string)(id), workerKind, src) }
 func (id *PoolID) Scan(src any) error     { return scanID((*string)(id), poolKind, src) }
@@ -207,7 +207,7 @@ func (id *TakesID) Scan(src any) error    { return scanID((*string)(id), takesKi
 func (id *DeadLetterID) Scan(src any) error { return scanID((*string)(id), deadLetterKind, src) }
 func (id *BulkID) Scan(src any) error       { return scanID((*string)(id), bulkKind, src) }
 func (id *ViewID) Scan(src any) error       { return scanID((*string)(id), viewKind, src) }
-func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), auditKind, src) }
+func (id *AuditID) Scan(src any) error      { return scanID((*string)(id), AuditKind, src) }
 func (id *MemberID) Scan(src any) error     { return scanID((*string)(id), memberKind, src) }
 func (id *AlertID) Scan(src any) error      { return scanID((*string)(id), alertKind, src) }
 func (id *SilenceID) Scan(src any) error    { return scanID((*string)(id), silenceKind, src) }

@@ -14,7 +14,7 @@ var idTables = map[string]struct {
 	table string
 	owned bool // it has the column account_id
 }{
-	jobKind: {"jobs", true}, workerKind: {"workers", false}, accountKind: {"accounts", false}, poolKind: {"pools", false},
+	JobKind: {"jobs", true}, workerKind: {"workers", false}, accountKind: {"accounts", false}, poolKind: {"pools", false},
 	keyKind:        {"api_keys", true},
 	deadLetterKind: {"dead_letters", false}, bulkKind: {"bulk_operations", true}, memberKind: {"members", true},
 	alertKind: {"alerts", false}, silenceKind: {"alert_silences", false},

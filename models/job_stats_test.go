@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ func TestCountStatuses(t *testing.T) {
 			'PRO', 'PRO', '{}', 1, 1, 1, 'TRANSIENT', now() FROM generate_series(1, 3040) n`).Exec(t.Context())
 	require.NoError(t, err)
 	count := func(limit int) map[models.JobStatus]int {
-		counts, err := models.CountStatuses(t.Context(), db, limit)
+		counts, err := joblist.CountStatuses(t.Context(), db, limit)
 		require.NoError(t, err)
 		require.Len(t, counts, len(models.JobStatuses))
 		all := map[models.JobStatus]int{}

@@ -2,6 +2,7 @@ package models
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -63,17 +64,17 @@ func TestStatements_ReadWhatTheirArgumentsHold(t *testing.T) {
 		"write.sql accounts": {AccountCount{}, "", ""},
 		"write.sql left":     {LineCount{}, "", ""},
 	}
-	files, err := os.ReadDir("sql")
+	files, err := filepath.Glob("sql/*.sql")
 	require.NoError(t, err)
-	for _, file := range files {
-		if file.IsDir() {
-			continue
-		}
-		text, err := os.ReadFile("sql/" + file.Name())
+	beside, err := filepath.Glob("*/sql/*.sql")
+	require.NoError(t, err)
+	for _, path := range append(files, beside...) {
+		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, strings.Count(string(text), "to_recordset(@"), len(recordColumns.FindAllString(string(text), -1)), file.Name())
+		file := filepath.Base(path)
+		require.Equal(t, strings.Count(string(text), "to_recordset(@"), len(recordColumns.FindAllString(string(text), -1)), file)
 		for _, found := range recordColumns.FindAllStringSubmatch(string(text), -1) {
-			name := file.Name() + " " + found[1]
+			name := file + " " + found[1]
 			argument, known := arguments[name]
 			require.True(t, known, "what is %s?", name)
 			delete(arguments, name)

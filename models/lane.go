@@ -183,9 +183,9 @@ type Pause struct {
 	Reason string    `bun:"reason" json:"reason"`
 }
 
-// pausesSQL selects rows of Pause. A changed_by that is not the id of a key is shown
+// PausesSQL selects rows of Pause. A changed_by that is not the id of a key is shown
 // unchanged.
-const pausesSQL = `
+const PausesSQL = `
 	SELECT p.lane, p.model, coalesce(k.name, p.changed_by) AS by, p.changed_at AS at, coalesce(p.reason, '') AS reason
 	FROM queue_pauses p LEFT JOIN api_keys k ON 'key_' || k.id = p.changed_by
 	WHERE p.paused`
@@ -194,7 +194,7 @@ const pausesSQL = `
 // comes before those of its models.
 func ListPauses(ctx context.Context, db bun.IDB) ([]Pause, error) {
 	var pauses []Pause
-	err := db.NewRaw(pausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", postgres.TextArray(Tiers)).Scan(ctx, &pauses)
+	err := db.NewRaw(PausesSQL+" ORDER BY array_position(?::text[], p.lane), p.model", postgres.TextArray(Tiers)).Scan(ctx, &pauses)
 	return pauses, err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// liveFences returns leases of a database that fillWith filled.
+// liveFences returns leases of a database that FillWith filled.
 func liveFences(t *testing.T, db *bun.DB, n int) []models.Fence {
 	t.Helper()
 	var attempts []*models.Attempt
@@ -40,7 +40,7 @@ func TestLockHeld(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		holds := liveFences(t, db, 4)
 		over := new(models.Attempt)
 		require.NoError(t, db.NewSelect().Model(over).Where("a.ended_at IS NOT NULL").Limit(1).Scan(t.Context()))
@@ -85,7 +85,7 @@ func TestLockHeld(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		holds := liveFences(t, db, 2)
 		type answer struct {
 			now    time.Time
@@ -152,7 +152,7 @@ func TestLockPicks(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		var queued []*models.Job
 		require.NoError(t, db.NewSelect().Model(&queued).Where("j.status = 'QUEUED'").Order("j.id").Limit(2).Scan(t.Context()))
 		over := new(models.Job)

@@ -76,7 +76,7 @@ func TestReadLanes(t *testing.T) {
 	t.Run("ListsWhatTheQueuedJobsOfALaneNeed", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		fillWith(t, db, 3, 40, 5, 5)
+		modelstest.FillWith(t, db, 3, 40, 5, 5)
 		for _, query := range []string{
 			"UPDATE jobs SET needs = 'on-demand' WHERE id IN (SELECT id FROM jobs WHERE status = 'QUEUED' LIMIT 3)",
 			"UPDATE jobs SET needs = 'price<=2' WHERE id IN (SELECT id FROM jobs WHERE status = 'QUEUED' AND needs = '' LIMIT 3)",

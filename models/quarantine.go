@@ -92,9 +92,9 @@ func CopyQuarantines(ctx context.Context, tx bun.Tx) (changed []WorkerID, err er
 	return changed, err
 }
 
-// suspectSQL is the classes of failures that a bad host causes, as the index job_attempts_suspect
+// SuspectSQL is the classes of failures that a bad host causes, as the index job_attempts_suspect
 // has them.
-const suspectSQL = "a.failure_class IN ('MODEL_CRASH', 'DEFECTIVE_RESULT')"
+const SuspectSQL = "a.failure_class IN ('MODEL_CRASH', 'DEFECTIVE_RESULT')"
 
 // SuspectHost is a host on which jobs failed that failed nowhere else.
 type SuspectHost struct {
@@ -111,7 +111,7 @@ func ListCrashingHosts(ctx context.Context, db bun.IDB, least int, window time.D
 		WITH crashes AS MATERIALIZED (
 			SELECT DISTINCT w.provider, w.provider_instance_id, a.job_id, max(a.ended_at) AS ended_at
 			FROM job_attempts a JOIN workers w ON w.id = a.worker_id
-			WHERE `+suspectSQL+` AND a.ended_at > (SELECT clock_timestamp()) - make_interval(secs => ?0)
+			WHERE `+SuspectSQL+` AND a.ended_at > (SELECT clock_timestamp()) - make_interval(secs => ?0)
 			GROUP BY w.provider, w.provider_instance_id, a.job_id),
 		suspects AS (
 			SELECT c.provider, c.provider_instance_id, count(*) AS jobs

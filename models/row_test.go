@@ -24,7 +24,7 @@ func TestWrites(t *testing.T) {
 	t.Run("WritesEveryKindOfColumn", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		fill(t, db)
+		modelstest.Fill(t, db)
 		job, worker := new(models.Job), new(models.Worker)
 		require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Limit(1).Scan(t.Context()))
 		require.NoError(t, db.NewSelect().Model(worker).Where("w.status = 'BUSY'").Limit(1).Scan(t.Context()))
@@ -87,7 +87,7 @@ func TestWrites(t *testing.T) {
 	t.Run("ReadsARowLikeOtherQueries", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		fill(t, db)
+		modelstest.Fill(t, db)
 		expected := new(models.Worker)
 		require.NoError(t, db.NewSelect().Model(expected).Where("w.status = 'BUSY'").Limit(1).Scan(t.Context()))
 

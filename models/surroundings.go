@@ -59,7 +59,7 @@ func GetSurroundings(ctx context.Context, db bun.IDB) (*Surroundings, error) {
 			(SELECT coalesce(extract(epoch FROM clock_timestamp() - created_at), 0)
 				FROM (SELECT min(created_at) AS created_at FROM (SELECT created_at FROM outbox ORDER BY id LIMIT 1) o) o) AS oldest_message,
 			(SELECT count(*) FROM (SELECT FROM outbox LIMIT ?0) o) AS messages,
-			(SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND `+operatorsSQL+`) AS dead_letters,
+			(SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND `+OperatorsSQL+`) AS dead_letters,
 			(SELECT count(*) FROM object_deletions WHERE tries >= ?1) AS undeletable,
 			(SELECT coalesce(array_agg('wrk_' || id), '{}') FROM workers
 				WHERE ended_at IS NULL AND status IN ('IDLE', 'DRAINING') AND last_heartbeat_at < clock_timestamp() - interval '5 minutes') AS silent_workers`,

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -44,18 +47,18 @@ func TestUpkeepQueries(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fill(t, db)
+		modelstest.Fill(t, db)
 		for _, query := range leftovers {
 			_, err := db.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		last := &lastQuery{}
+		last := &modelstest.LastQuery{}
 		watched := db.WithQueryHook(last)
 		const age, batch = 24 * time.Hour, 10
 
 		for name, run := range map[string]func(ctx context.Context, tx bun.Tx) error{
 			"ReadHealth": func(ctx context.Context, tx bun.Tx) error {
-				_, err := models.ReadHealth(ctx, tx, time.Minute, batch)
+				_, err := alerts.ReadHealth(ctx, tx, time.Minute, batch)
 				return err
 			},
 			"LockJobsToReview": func(ctx context.Context, tx bun.Tx) error {
@@ -110,18 +113,18 @@ func TestUpkeepQueries(t *testing.T) {
 			var query string
 			require.NoError(t, watched.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
 				err := run(ctx, tx)
-				query = last.text
+				query = last.Text
 				return err
 			}), name)
 
-			plan := explain(t, db, query)
+			plan := modelstest.Explain(t, db, query)
 
 			for _, table := range []string{"jobs", "job_attempts", "artifacts", "uploads", "object_deletions", "workers", "outbox",
 				"scaling_decisions"} {
-				require.NotContains(t, plan.text, "Seq Scan on "+table, name)
+				require.NotContains(t, plan.Text, "Seq Scan on "+table, name)
 			}
-			require.Zero(t, plan.rows, "%s reads too much:\n%s", name, plan.text)
-			require.NotContains(t, plan.text, "using jobs_over on jobs jobs_1", name)
+			require.Zero(t, plan.Rows, "%s reads too much:\n%s", name, plan.Text)
+			require.NotContains(t, plan.Text, "using jobs_over on jobs jobs_1", name)
 			requireFewPassed(t, name, plan, 100)
 		}
 	})
@@ -134,7 +137,7 @@ func TestUpkeepQueries(t *testing.T) {
 			_, err := db.ExecContext(t.Context(), query)
 			require.NoError(t, err)
 		}
-		last := &lastQuery{}
+		last := &modelstest.LastQuery{}
 		watched := db.WithQueryHook(last)
 		idle := models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}
 
@@ -154,30 +157,30 @@ func TestUpkeepQueries(t *testing.T) {
 			},
 			"ListWorkers":          func() error { _, err := models.ListWorkers(t.Context(), watched, idle, "", 10); return err },
 			"CountWorkers":         func() error { _, err := models.CountWorkers(t.Context(), watched, idle, 10); return err },
-			"CountWorkersByStatus": func() error { _, err := models.CountWorkersByStatus(t.Context(), watched); return err },
-			"ListCapacity":         func() error { _, err := models.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
-			"ListHands":            func() error { _, err := models.ListWorkerViews(t.Context(), watched, models.Slot{}, 10); return err },
-			"CountPoolWorkers":     func() error { _, err := models.CountPoolWorkers(t.Context(), watched); return err },
+			"CountWorkersByStatus": func() error { _, err := alerts.CountWorkersByStatus(t.Context(), watched); return err },
+			"ListCapacity":         func() error { _, err := capacity.ListCapacity(t.Context(), watched, []string{"testcard"}); return err },
+			"ListHands":            func() error { _, err := backlog.ListWorkerViews(t.Context(), watched, backlog.Slot{}, 10); return err },
+			"CountPoolWorkers":     func() error { _, err := capacity.CountPoolWorkers(t.Context(), watched); return err },
 			"GetSurroundings":      func() error { _, err := models.GetSurroundings(t.Context(), watched); return err },
 		} {
 			require.NoError(t, run(), name)
 
-			plan := explain(t, db, last.text)
+			plan := modelstest.Explain(t, db, last.Text)
 
-			require.NotContains(t, plan.text, "Seq Scan on workers", name)
+			require.NotContains(t, plan.Text, "Seq Scan on workers", name)
 			requireFewPassed(t, name, plan, 1000)
 		}
 	})
 }
 
 // requireFewPassed asserts that a query reads hardly any rows that it does not use.
-func requireFewPassed(t *testing.T, name string, plan planned, few int) {
+func requireFewPassed(t *testing.T, name string, plan modelstest.Plan, few int) {
 	t.Helper()
 	passed := 0
-	for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan.text, -1) {
+	for _, removed := range regexp.MustCompile(`Rows Removed by Filter: (\d+)`).FindAllStringSubmatch(plan.Text, -1) {
 		n, err := strconv.Atoi(removed[1])
 		require.NoError(t, err)
 		passed += n
 	}
-	require.LessOrEqual(t, passed, few, "%s passes over too much:\n%s", name, plan.text)
+	require.LessOrEqual(t, passed, few, "%s passes over too much:\n%s", name, plan.Text)
 }

@@ -203,5 +203,5 @@ func ParseVideoID(s string) (JobID, bool) {
 	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
 		return "", false
 	}
-	return JobID(jobKind + "_" + id.String()), true
+	return JobID(JobKind + "_" + id.String()), true
 }

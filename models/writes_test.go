@@ -39,7 +39,7 @@ func keptAs(account models.AccountID, key string, at time.Time) *models.Artifact
 // leasable returns a job, and a worker without an attempt.
 func leasable(t *testing.T, db *bun.DB) (*models.Job, models.WorkerID) {
 	t.Helper()
-	fillWith(t, db, 4, 20, 20, 8)
+	modelstest.FillWith(t, db, 4, 20, 20, 8)
 	job, worker := new(models.Job), liveFences(t, db, 1)[0].WorkerID
 	require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Limit(1).Scan(t.Context()))
 	_, err := db.NewRaw("DELETE FROM job_attempts WHERE worker_id = ?", worker).Exec(t.Context())
@@ -107,7 +107,7 @@ func TestWritesAtOnce(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		attempt, job := new(models.Attempt), new(models.Job)
 		require.NoError(t, db.NewSelect().Model(attempt).Where("a.ended_at IS NULL").Limit(1).Scan(t.Context()))
 		require.NoError(t, db.NewSelect().Model(job).Where("j.id = ?", attempt.JobID).Scan(t.Context()))
@@ -136,7 +136,7 @@ func TestWritesAtOnce(t *testing.T) {
 		db, done, err := postgres.Open(t.Context(), modelstest.DSN(t), 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
-		fillWith(t, db, 1, 1, 1, 1)
+		modelstest.FillWith(t, db, 1, 1, 1, 1)
 		job := new(models.Job)
 		require.NoError(t, db.NewSelect().Model(job).Where("j.status = 'QUEUED'").Scan(t.Context()))
 
@@ -194,7 +194,7 @@ func TestWritesAtOnce(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		var ids []models.AccountID
 		require.NoError(t, db.NewRaw("SELECT id FROM accounts ORDER BY id DESC").Scan(t.Context(), &ids))
 		var counts []models.AccountCount
@@ -239,7 +239,7 @@ func TestLookUpObjects(t *testing.T) {
 		t.Parallel()
 
 		db := modelstest.DB(t)
-		fillWith(t, db, 4, 20, 20, 8)
+		modelstest.FillWith(t, db, 4, 20, 20, 8)
 		attempt, job := new(models.Attempt), new(models.Job)
 		require.NoError(t, db.NewSelect().Model(attempt).Where("a.ended_at IS NULL").Limit(1).Scan(t.Context()))
 		require.NoError(t, db.NewSelect().Model(job).Where("j.id = ?", attempt.JobID).Scan(t.Context()))

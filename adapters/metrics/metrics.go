@@ -19,6 +19,8 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 const (
@@ -47,7 +49,7 @@ var _ jobs.Observer = (*Metrics)(nil)
 // Sources are what gauges are read from. Those that are nil have none.
 type Sources struct {
 	// Queues lists what waits and runs.
-	Queues func(context.Context) ([]models.QueueCount, error)
+	Queues func(context.Context) ([]backlog.QueueCount, error)
 	// Drains says how long the queues take to empty.
 	Drains func(context.Context) (*estimate.Drains, error)
 	// Plans says how often workers save checkpoints.
@@ -57,9 +59,9 @@ type Sources struct {
 	// Pools lists the pools with the numbers of their workers.
 	Pools func(context.Context) ([]*query.PoolStatus, error)
 	// Workers counts the workers by state.
-	Workers func(context.Context) ([]models.WorkerCount, error)
+	Workers func(context.Context) ([]alerts.WorkerCount, error)
 	// Health says whether work gets stuck.
-	Health func(context.Context) (*models.Health, error)
+	Health func(context.Context) (*alerts.Health, error)
 	// Drafts says what became of the drafts of the last 30 days.
 	Drafts func(context.Context) (models.DraftUsage, error)
 }

@@ -13,11 +13,12 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/stretchr/testify/require"
 )
 
 // none is queues in which nothing waits.
-func none(context.Context) ([]models.QueueCount, error) { return nil, nil }
+func none(context.Context) ([]backlog.QueueCount, error) { return nil, nil }
 
 // scrape returns the lines of our own metrics, without comments and the build.
 func scrape(t *testing.T, m *Metrics) []string {
@@ -58,8 +59,8 @@ func TestMetrics(t *testing.T) {
 	t.Run("CountRefusalsWaitsAndQueues", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) {
-			return []models.QueueCount{
+		m := New(Sources{Queues: func(context.Context) ([]backlog.QueueCount, error) {
+			return []backlog.QueueCount{
 				{Lane: models.TierFree, Depth: 12}, // of all models
 				{Lane: models.TierFree, Model: "testcard", Depth: 12},
 				{Lane: models.TierPro, Model: "testcard"},
@@ -106,8 +107,8 @@ func TestMetrics(t *testing.T) {
 	t.Run("HaveOnlyLabelsWithFewValues", func(t *testing.T) {
 		t.Parallel()
 
-		m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) {
-			return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
+		m := New(Sources{Queues: func(context.Context) ([]backlog.QueueCount, error) {
+			return []backlog.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 1}}, nil
 		}})
 		m.Refused(apierror.CodeOverloaded, models.TierBatch)
 		leased(m, models.TierBatch, 1, 1)
@@ -137,7 +138,7 @@ func TestMetrics(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
-			m := New(Sources{Queues: func(context.Context) ([]models.QueueCount, error) { asked++; return nil, nil }})
+			m := New(Sources{Queues: func(context.Context) ([]backlog.QueueCount, error) { asked++; return nil, nil }})
 
 			for range 3 {
 				_, err := m.registry.Gather()
@@ -157,14 +158,14 @@ func TestMetrics(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			down := false
-			m := New(Sources{Queues: func(ctx context.Context) ([]models.QueueCount, error) {
+			m := New(Sources{Queues: func(ctx context.Context) ([]backlog.QueueCount, error) {
 				until, bounded := ctx.Deadline()
 				require.True(t, bounded)
 				require.LessOrEqual(t, time.Until(until), readTimeout)
 				if down {
 					return nil, errors.New("dial postgres://user:password@host")
 				}
-				return []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
+				return []backlog.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 5}}, nil
 			}})
 			m.Refused(apierror.CodeOverloaded, models.TierFree)
 			require.Contains(t, scrape(t, m), `reelay_queue_depth{model="testcard",tier="PRO"} 5`)

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 // submits counts what became of submits.
@@ -238,12 +239,12 @@ func newSlots() slots {
 }
 
 // Slot counts a slot of a schedule that ended, and by how much it missed its time.
-func (m *Metrics) Slot(slot *models.ScheduleSlot, lag time.Duration) {
+func (m *Metrics) Slot(slot *schedules.ScheduleSlot, lag time.Duration) {
 	m.slots.ended.WithLabelValues(string(slot.State), string(slot.Cause)).Inc()
 	if slot.LeftOut != "" {
 		m.slots.left.WithLabelValues(string(slot.LeftOut)).Inc()
 	}
-	if slot.State == models.SlotFired && slot.Cause == models.SlotCron {
+	if slot.State == schedules.SlotFired && slot.Cause == schedules.SlotCron {
 		m.slots.lag.WithLabelValues(string(slot.Tier)).Observe(lag.Seconds())
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +23,7 @@ func TestEnded(t *testing.T) {
 	t.Parallel()
 
 	m := New(Sources{Queues: none, Pools: func(context.Context) ([]*query.PoolStatus, error) {
-		return []*query.PoolStatus{{Pool: &models.Pool{ID: "pool_1", PoolSpec: models.PoolSpec{Name: "spot"}}}}, nil
+		return []*query.PoolStatus{{Pool: &capacity.Pool{ID: "pool_1", PoolSpec: capacity.PoolSpec{Name: "spot"}}}}, nil
 	}})
 	require.NoError(t, m.Refresh(t.Context()))
 	leased := time.Now()
@@ -81,22 +85,22 @@ func TestGauges(t *testing.T) {
 	t.Parallel()
 
 	m := New(Sources{
-		Queues: func(context.Context) ([]models.QueueCount, error) {
-			counts := []models.QueueCount{
+		Queues: func(context.Context) ([]backlog.QueueCount, error) {
+			counts := []backlog.QueueCount{
 				{Lane: models.TierPro, Model: "a", Depth: 3, Running: 1, OldestWaitSeconds: new(7.0), Pause: &models.Pause{}},
 				{Lane: models.TierPro, Model: "b", Depth: 1, OldestWaitSeconds: new(9.0)},
 				{Lane: models.TierFree, Model: "nobody", Depth: 1},
 			}
 			for i := range maxModels {
-				counts = append(counts, models.QueueCount{Lane: models.TierPro, Model: fmt.Sprintf("m%02d", i), Depth: 10})
+				counts = append(counts, backlog.QueueCount{Lane: models.TierPro, Model: fmt.Sprintf("m%02d", i), Depth: 10})
 			}
 			return counts, nil
 		},
-		Workers: func(context.Context) ([]models.WorkerCount, error) {
-			return []models.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
+		Workers: func(context.Context) ([]alerts.WorkerCount, error) {
+			return []alerts.WorkerCount{{Status: models.WorkerIdle, Count: 1}, {Status: models.WorkerBusy, Count: 3}}, nil
 		},
-		Health: func(context.Context) (*models.Health, error) {
-			return &models.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5,
+		Health: func(context.Context) (*alerts.Health, error) {
+			return &alerts.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5,
 				Unsettled: 6, UnsettledSeconds: 7.5}, nil
 		},
 	})
@@ -118,9 +122,9 @@ func TestSlot(t *testing.T) {
 	t.Parallel()
 
 	m := New(Sources{Queues: none})
-	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
-	m.Slot(&models.ScheduleSlot{State: models.SlotFired, Cause: models.SlotCatchUp, Tier: models.TierPro}, time.Hour)
-	m.Slot(&models.ScheduleSlot{State: models.SlotRefused, Cause: models.SlotCron, Tier: models.TierPro, LeftOut: models.LeftGivenUp},
+	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotFired, Cause: schedules.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
+	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotFired, Cause: schedules.SlotCatchUp, Tier: models.TierPro}, time.Hour)
+	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotRefused, Cause: schedules.SlotCron, Tier: models.TierPro, LeftOut: schedules.LeftGivenUp},
 		time.Minute)
 
 	require.Subset(t, scrape(t, m), []string{

@@ -7,7 +7,7 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,9 +18,9 @@ func TestPools(t *testing.T) {
 		t.Parallel()
 
 		m := New(Sources{Queues: none, Pools: func(context.Context) ([]*query.PoolStatus, error) {
-			return []*query.PoolStatus{{Pool: &models.Pool{
-				PoolSpec: models.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4, PoolBackoff: models.PoolBackoff{Refusals: 2},
-				PoolTrouble: models.PoolTrouble{ProviderProblem: "down"},
+			return []*query.PoolStatus{{Pool: &capacity.Pool{
+				PoolSpec: capacity.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4, PoolBackoff: capacity.PoolBackoff{Refusals: 2},
+				PoolTrouble: capacity.PoolTrouble{ProviderProblem: "down"},
 			}, Booting: 1, Busy: 2, Draining: 1, ModelLoads: []estimate.LoadTime{{Model: "wan", LoadSeconds: 42, FetchSeconds: 180}}}}, nil
 		}})
 

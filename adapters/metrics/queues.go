@@ -6,6 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 var (
@@ -81,7 +83,7 @@ func emitDrains(g queueGauges, into chan<- prometheus.Metric) {
 	}
 }
 
-type queueCount = models.QueueCount
+type queueCount = backlog.QueueCount
 
 func emitDepths(queues []queueCount, models *bound, into chan<- prometheus.Metric) {
 	type key struct{ tier, model string }
@@ -140,10 +142,10 @@ var (
 
 // newWorkers counts the workers. There are no series per worker: a fleet that is preempted all the
 // time would leave new ones for each machine.
-func newWorkers(read func(context.Context) ([]models.WorkerCount, error)) prometheus.Collector {
-	return &gauges[[]models.WorkerCount]{
+func newWorkers(read func(context.Context) ([]alerts.WorkerCount, error)) prometheus.Collector {
+	return &gauges[[]alerts.WorkerCount]{
 		what: "the workers", every: readEvery, read: read, descs: []*prometheus.Desc{workersDesc, workerBusyDesc},
-		emit: func(counts []models.WorkerCount, into chan<- prometheus.Metric) {
+		emit: func(counts []alerts.WorkerCount, into chan<- prometheus.Metric) {
 			of := map[models.WorkerStatus]int{}
 			for _, c := range counts {
 				of[c.Status] = c.Count
@@ -171,11 +173,11 @@ var (
 )
 
 // newHealth is what shows that work gets stuck.
-func newHealth(read func(context.Context) (*models.Health, error)) prometheus.Collector {
-	return &gauges[*models.Health]{
+func newHealth(read func(context.Context) (*alerts.Health, error)) prometheus.Collector {
+	return &gauges[*alerts.Health]{
 		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc,
 			unsettledDesc, settleDesc, haltedDesc},
-		emit: func(h *models.Health, into chan<- prometheus.Metric) {
+		emit: func(h *alerts.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))
 			into <- gauge(deadLettersDesc, float64(h.DeadLetters))
 			into <- gauge(outboxDesc, h.OutboxLagSeconds)

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -164,9 +165,9 @@ func (s *stack) prepare(ctx context.Context) error {
 		if err := models.InsertAccount(ctx, s.db, account); err != nil {
 			return err
 		}
-		role := models.RoleClient
+		role := access.RoleClient
 		if t.tier == models.TierCritical {
-			role = models.RoleOperator
+			role = access.RoleOperator
 		}
 		_, key, err := keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "chaos"})
 		if err != nil {
@@ -176,7 +177,7 @@ func (s *stack) prepare(ctx context.Context) error {
 	}
 	var err error
 	s.operator, s.pipeline = s.tenants[0].key, s.tenants[len(s.tenants)-1]
-	_, s.enrolment, err = keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: s.tenants[0].account.ID, Role: models.RoleWorker, Name: "chaos"})
+	_, s.enrolment, err = keys.Create(ctx, jobs.Host, auth.NewKey{AccountID: s.tenants[0].account.ID, Role: access.RoleWorker, Name: "chaos"})
 	return err
 }
 

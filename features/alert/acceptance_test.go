@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +29,7 @@ func TestAcceptance(t *testing.T) {
 		state := new(alert.State)
 		state.Hour, err = (&history.Timeline{DB: s.DB}).Window(t.Context(), now.Add(-time.Hour), now)
 		require.NoError(t, err)
-		state.Refused, err = models.CountRefusals(t.Context(), s.DB, time.Hour)
+		state.Refused, err = alerts.CountRefusals(t.Context(), s.DB, time.Hour)
 		require.NoError(t, err)
 		return rule.Value(state)
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +36,7 @@ func watch(t *testing.T, lasting time.Duration, routes ...*alert.Route) *watched
 	rule.For = lasting
 	config.Rules = []*alert.Rule{rule}
 	return &watched{s, &alert.Evaluator{DB: s.DB, History: &history.Timeline{DB: s.DB}, Config: config},
-		&alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, models.RoleOperator)}
+		&alert.Desk{DB: s.DB, Config: config, URL: "https://reelay.example"}, rule, s.NewKey(t, s.Account, access.RoleOperator)}
 }
 
 func (w *watched) pass(t *testing.T) int {
@@ -60,7 +62,7 @@ func (w *watched) age(t *testing.T, seconds int) {
 	w.Exec(t, "UPDATE alerts SET since = since - make_interval(secs => ?0), clear_since = clear_since - make_interval(secs => ?0)", seconds)
 }
 
-func (w *watched) list(t *testing.T, active bool) []*models.Alert {
+func (w *watched) list(t *testing.T, active bool) []*alerts.Alert {
 	t.Helper()
 	all, err := w.desk.List(t.Context(), w.operator, active)
 	require.NoError(t, err)
@@ -74,9 +76,9 @@ func (w *watched) events(t *testing.T) (events []string) {
 }
 
 var (
-	onCall = &alert.Route{Name: "on-call", Severities: []models.Severity{models.SeverityP1}, Slack: &alert.Slack{URL: "http://127.0.0.1:1"}}
+	onCall = &alert.Route{Name: "on-call", Severities: []alerts.Severity{alerts.SeverityP1}, Slack: &alert.Slack{URL: "http://127.0.0.1:1"}}
 	everyP = &alert.Route{Name: "all", Slack: &alert.Slack{URL: "http://127.0.0.1:1"}}
-	nobody = &alert.Route{Name: "p3", Severities: []models.Severity{models.SeverityP3}, Slack: &alert.Slack{URL: "http://127.0.0.1:1"}}
+	nobody = &alert.Route{Name: "p3", Severities: []alerts.Severity{alerts.SeverityP3}, Slack: &alert.Slack{URL: "http://127.0.0.1:1"}}
 )
 
 func TestEvaluate(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/yamlfile"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 // Config is the rules and the receivers of alerts.
@@ -27,7 +28,7 @@ type Config struct {
 type Route struct {
 	Name string `yaml:"name"`
 	// Severities are those that it gets; all if there are none.
-	Severities []models.Severity `yaml:"severities"`
+	Severities []alerts.Severity `yaml:"severities"`
 	Webhook    *Webhook          `yaml:"webhook"`
 	Slack      *Slack            `yaml:"slack"`
 	PagerDuty  *PagerDuty        `yaml:"pagerDuty"`
@@ -87,7 +88,7 @@ func (r *Route) Kind() string {
 }
 
 // gets reports whether the route gets alerts of a severity.
-func (r *Route) gets(s models.Severity) bool {
+func (r *Route) gets(s alerts.Severity) bool {
 	return len(r.Severities) == 0 || slices.Contains(r.Severities, s)
 }
 
@@ -111,10 +112,10 @@ func (c *Config) route(name string) *Route {
 }
 
 // notices are those to write when an alert fires.
-func (c *Config) notices(a *models.Alert, event models.NoticeEvent) (all []*models.Notice) {
+func (c *Config) notices(a *alerts.Alert, event alerts.NoticeEvent) (all []*alerts.Notice) {
 	for _, r := range c.Routes {
 		if r.gets(a.Severity) {
-			all = append(all, &models.Notice{ID: models.NewNoticeID(), AlertID: a.ID, Event: event, Route: r.Name})
+			all = append(all, &alerts.Notice{ID: models.NewNoticeID(), AlertID: a.ID, Event: event, Route: r.Name})
 		}
 	}
 	return all
@@ -132,7 +133,7 @@ var validName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 type override struct {
 	Threshold  *float64        `yaml:"threshold"`
 	ForMinutes *float64        `yaml:"forMinutes"`
-	Severity   models.Severity `yaml:"severity"`
+	Severity   alerts.Severity `yaml:"severity"`
 	Off        bool            `yaml:"off"`
 }
 
@@ -190,7 +191,7 @@ func (c *Config) change(name string, o override) string {
 	switch {
 	case r == nil:
 		return fmt.Sprintf("there is no rule %s: docs/operators/runbooks.md lists them", text.Clip(name, 64))
-	case o.Severity != "" && !slices.Contains(models.Severities, o.Severity):
+	case o.Severity != "" && !slices.Contains(alerts.Severities, o.Severity):
 		return "severity must be P1, P2 or P3"
 	case o.ForMinutes != nil && (*o.ForMinutes < 0 || *o.ForMinutes > 24*60):
 		return "forMinutes must be from 0 to 1440"
@@ -225,7 +226,7 @@ func (r *Route) check() (field, fault string) {
 		return "name", "a route has exactly one of webhook, slack, pagerDuty and smtp"
 	}
 	for _, s := range r.Severities {
-		if !slices.Contains(models.Severities, s) {
+		if !slices.Contains(alerts.Severities, s) {
 			return "severities", "severities are P1, P2 and P3"
 		}
 	}

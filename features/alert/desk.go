@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/uptrace/bun"
 )
 
@@ -32,43 +34,43 @@ type Desk struct {
 func (d *Desk) RunbookURL(rule string) string { return d.URL + "/alerts/rules/" + rule }
 
 // List returns the alerts that fire, or the newest 200 of all that fired.
-func (d *Desk) List(ctx context.Context, p jobs.Principal, active bool) ([]*models.Alert, error) {
+func (d *Desk) List(ctx context.Context, p jobs.Principal, active bool) ([]*alerts.Alert, error) {
 	return d.listed(ctx, p, "", active)
 }
 
 // Active returns the alerts that fire.
-func (d *Desk) Active(ctx context.Context, p jobs.Principal) ([]*models.Alert, error) {
+func (d *Desk) Active(ctx context.Context, p jobs.Principal) ([]*alerts.Alert, error) {
 	return d.listed(ctx, p, "", true)
 }
 
 // Of returns the newest 200 alerts of a rule.
-func (d *Desk) Of(ctx context.Context, p jobs.Principal, rule string) ([]*models.Alert, error) {
+func (d *Desk) Of(ctx context.Context, p jobs.Principal, rule string) ([]*alerts.Alert, error) {
 	return d.listed(ctx, p, rule, false)
 }
 
-func (d *Desk) listed(ctx context.Context, p jobs.Principal, rule string, active bool) ([]*models.Alert, error) {
+func (d *Desk) listed(ctx context.Context, p jobs.Principal, rule string, active bool) ([]*alerts.Alert, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	all, err := models.ListAlerts(ctx, d.DB, rule, active, maxListed)
+	all, err := alerts.ListAlerts(ctx, d.DB, rule, active, maxListed)
 	return all, apierror.Wrap(err, "list the alerts")
 }
 
 // Pending returns the alerts whose condition does not hold for long enough yet.
-func (d *Desk) Pending(ctx context.Context, p jobs.Principal) ([]*models.Alert, error) {
+func (d *Desk) Pending(ctx context.Context, p jobs.Principal) ([]*alerts.Alert, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	all, err := models.ListPendingAlerts(ctx, d.DB)
+	all, err := alerts.ListPendingAlerts(ctx, d.DB)
 	return all, apierror.Wrap(err, "list the pending alerts")
 }
 
 // Get returns an alert that fired.
-func (d *Desk) Get(ctx context.Context, p jobs.Principal, id models.AlertID) (*models.Alert, error) {
-	if !p.May(models.RoleViewer) || !id.Valid() {
+func (d *Desk) Get(ctx context.Context, p jobs.Principal, id models.AlertID) (*alerts.Alert, error) {
+	if !p.May(access.RoleViewer) || !id.Valid() {
 		return nil, apierror.NotFound("alert")
 	}
-	a, err := models.GetAlert(ctx, d.DB, id)
+	a, err := alerts.GetAlert(ctx, d.DB, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, apierror.NotFound("alert")
 	}
@@ -76,17 +78,17 @@ func (d *Desk) Get(ctx context.Context, p jobs.Principal, id models.AlertID) (*m
 }
 
 // Notices returns the newest notices of an alert, or of all if id is "".
-func (d *Desk) Notices(ctx context.Context, p jobs.Principal, id models.AlertID) ([]*models.Notice, error) {
+func (d *Desk) Notices(ctx context.Context, p jobs.Principal, id models.AlertID) ([]*alerts.Notice, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	all, err := models.ListNotices(ctx, d.DB, id, maxListed)
+	all, err := alerts.ListNotices(ctx, d.DB, id, maxListed)
 	return all, apierror.Wrap(err, "list the notices of alerts")
 }
 
 // Acknowledge records that the caller is handling an alert, and notifies its receivers. It does nothing
 // to an alert that was acknowledged before, and returns CONFLICT for one that is resolved.
-func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.AlertID) (a *models.Alert, err error) {
+func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.AlertID) (a *alerts.Alert, err error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -100,10 +102,10 @@ func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.Aler
 		return nil, apierror.Conflict("This alert is resolved: there is nothing to acknowledge.")
 	}
 	err = jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		if a, err = models.AcknowledgeAlert(ctx, tx, id, p.KeyID); err != nil {
+		if a, err = alerts.AcknowledgeAlert(ctx, tx, id, p.KeyID); err != nil {
 			return err
 		}
-		if err := writeFurtherNotices(ctx, tx, a, models.NoticeAcknowledged); err != nil {
+		if err := writeFurtherNotices(ctx, tx, a, alerts.NoticeAcknowledged); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "acknowledgeAlert", string(id), jobs.Payload{"rule": a.Rule})
@@ -117,7 +119,7 @@ func (d *Desk) Acknowledge(ctx context.Context, p jobs.Principal, id models.Aler
 // Silence keeps alerts of a rule from being sent to anybody for that many minutes, 1 to 43,200 (30
 // days). An empty rule means all. The alerts are still shown. A silence of the caller for the same
 // rule and reason that is in force lasts longer instead, so a repeated call makes no second one.
-func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minutes int, reason string) (*models.Silence, error) {
+func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minutes int, reason string) (*alerts.Silence, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -131,11 +133,11 @@ func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minut
 	case !text.Valid(reason, 1, lease.MaxMessageBytes):
 		return nil, apierror.Invalid("reason", "reason must have 1 to %d printable characters.", lease.MaxMessageBytes)
 	}
-	s := &models.Silence{ID: models.NewSilenceID(), Rule: rule, Reason: reason, CreatedBy: p.KeyID}
+	s := &alerts.Silence{ID: models.NewSilenceID(), Rule: rule, Reason: reason, CreatedBy: p.KeyID}
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		err := models.ExtendSilence(ctx, tx, s, lasts)
+		err := alerts.ExtendSilence(ctx, tx, s, lasts)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = models.InsertSilence(ctx, tx, s, lasts)
+			err = alerts.InsertSilence(ctx, tx, s, lasts)
 		}
 		if err != nil {
 			return err
@@ -146,7 +148,7 @@ func (d *Desk) Silence(ctx context.Context, p jobs.Principal, rule string, minut
 }
 
 // EndSilence ends a silence now.
-func (d *Desk) EndSilence(ctx context.Context, p jobs.Principal, id models.SilenceID) (s *models.Silence, err error) {
+func (d *Desk) EndSilence(ctx context.Context, p jobs.Principal, id models.SilenceID) (s *alerts.Silence, err error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -154,7 +156,7 @@ func (d *Desk) EndSilence(ctx context.Context, p jobs.Principal, id models.Silen
 		return nil, apierror.NotFound("silence")
 	}
 	err = jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		if s, err = models.EndSilence(ctx, tx, id); err != nil {
+		if s, err = alerts.EndSilence(ctx, tx, id); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "endSilence", string(id), jobs.Payload{"rule": s.Rule})
@@ -166,11 +168,11 @@ func (d *Desk) EndSilence(ctx context.Context, p jobs.Principal, id models.Silen
 }
 
 // Silences returns the silences that are not over.
-func (d *Desk) Silences(ctx context.Context, p jobs.Principal) ([]*models.Silence, error) {
+func (d *Desk) Silences(ctx context.Context, p jobs.Principal) ([]*alerts.Silence, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	all, err := models.ListSilences(ctx, d.DB)
+	all, err := alerts.ListSilences(ctx, d.DB)
 	return all, apierror.Wrap(err, "list the silences")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -54,16 +55,16 @@ func (e *Evaluator) Pass(ctx context.Context) (changed int, err error) {
 // state reads what the rules look at.
 func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err error) {
 	s = new(State)
-	if s.Now, err = models.ReadHealth(ctx, e.DB, stall, maxDeadLetters); err != nil {
+	if s.Now, err = alerts.ReadHealth(ctx, e.DB, stall, maxDeadLetters); err != nil {
 		return nil, err
 	}
-	if s.Webhooks, err = models.CountWebhooks(ctx, e.DB, time.Hour); err != nil {
+	if s.Webhooks, err = alerts.CountWebhooks(ctx, e.DB, time.Hour); err != nil {
 		return nil, err
 	}
-	if s.Refused, err = models.CountRefusals(ctx, e.DB, time.Hour); err != nil {
+	if s.Refused, err = alerts.CountRefusals(ctx, e.DB, time.Hour); err != nil {
 		return nil, err
 	}
-	if s.Full, err = models.FleetAtMaximum(ctx, e.DB); err != nil {
+	if s.Full, err = alerts.FleetAtMaximum(ctx, e.DB); err != nil {
 		return nil, err
 	}
 	for _, span := range []struct {
@@ -85,11 +86,11 @@ func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err err
 
 // apply changes the alerts to what the state says.
 func (e *Evaluator) apply(ctx context.Context, tx bun.Tx, s *State, now time.Time) (changed int, err error) {
-	open, err := models.LockOpenAlerts(ctx, tx)
+	open, err := alerts.LockOpenAlerts(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	byRule := map[string]*models.Alert{}
+	byRule := map[string]*alerts.Alert{}
 	for _, a := range open {
 		byRule[a.Rule] = a
 	}
@@ -114,7 +115,7 @@ func (e *Evaluator) apply(ctx context.Context, tx bun.Tx, s *State, now time.Tim
 
 // follow brings the open alert of a rule up to date, and opens one if the condition begins to
 // hold. a is nil if there is none. event is what happened, or "".
-func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Alert, s *State, now time.Time) (event models.NoticeEvent,
+func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *alerts.Alert, s *State, now time.Time) (event alerts.NoticeEvent,
 	err error) {
 	if r.Off {
 		if a == nil {
@@ -132,9 +133,9 @@ func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Al
 		}
 		return e.clear(ctx, tx, a, now)
 	case a == nil:
-		a = &models.Alert{ID: models.NewAlertID(), Rule: r.Name, Since: now}
+		a = &alerts.Alert{ID: models.NewAlertID(), Rule: r.Name, Since: now}
 		r.set(a, *value, now)
-		if added, err := models.InsertAlert(ctx, tx, a); err != nil || !added || r.For > 0 {
+		if added, err := alerts.InsertAlert(ctx, tx, a); err != nil || !added || r.For > 0 {
 			return "", err
 		}
 	case a.FiredAt == nil && now.Sub(a.HeldAt) > staleAfter:
@@ -142,51 +143,51 @@ func (e *Evaluator) follow(ctx context.Context, tx bun.Tx, r *Rule, a *models.Al
 	}
 	r.set(a, *value, now)
 	if a.FiredAt == nil && now.Sub(a.Since) >= r.For {
-		a.FiredAt, event = &now, models.NoticeFired
+		a.FiredAt, event = &now, alerts.NoticeFired
 	}
-	if err := models.UpdateAlert(ctx, tx, a); err != nil || event == "" {
+	if err := alerts.UpdateAlert(ctx, tx, a); err != nil || event == "" {
 		return event, err
 	}
 	return event, e.writeNotices(ctx, tx, a, event)
 }
 
 // set writes what holds into an alert.
-func (r *Rule) set(a *models.Alert, value float64, now time.Time) {
+func (r *Rule) set(a *alerts.Alert, value float64, now time.Time) {
 	a.Severity, a.Message, a.Value, a.Threshold = r.Severity, r.message(value), value, r.Threshold
 	a.HeldAt, a.ClearSince = now, nil
 }
 
 // clear is called while the condition of an open alert does not hold.
-func (e *Evaluator) clear(ctx context.Context, tx bun.Tx, a *models.Alert, now time.Time) (models.NoticeEvent, error) {
+func (e *Evaluator) clear(ctx context.Context, tx bun.Tx, a *alerts.Alert, now time.Time) (alerts.NoticeEvent, error) {
 	switch {
 	case a.FiredAt == nil:
-		return "", models.DeleteAlert(ctx, tx, a.ID)
+		return "", alerts.DeleteAlert(ctx, tx, a.ID)
 	case a.ClearSince == nil:
 		a.ClearSince = &now
-		return "", models.UpdateAlert(ctx, tx, a)
+		return "", alerts.UpdateAlert(ctx, tx, a)
 	case now.Sub(*a.ClearSince) < clearFor:
 		return "", nil
 	}
-	return models.NoticeResolved, e.end(ctx, tx, a, now)
+	return alerts.NoticeResolved, e.end(ctx, tx, a, now)
 }
 
 // end resolves an alert that fired, and forgets one that did not.
-func (e *Evaluator) end(ctx context.Context, tx bun.Tx, a *models.Alert, now time.Time) error {
+func (e *Evaluator) end(ctx context.Context, tx bun.Tx, a *alerts.Alert, now time.Time) error {
 	if a.FiredAt == nil {
-		return models.DeleteAlert(ctx, tx, a.ID)
+		return alerts.DeleteAlert(ctx, tx, a.ID)
 	}
 	a.ResolvedAt = &now
-	if err := models.UpdateAlert(ctx, tx, a); err != nil {
+	if err := alerts.UpdateAlert(ctx, tx, a); err != nil {
 		return err
 	}
-	return e.writeNotices(ctx, tx, a, models.NoticeResolved)
+	return e.writeNotices(ctx, tx, a, alerts.NoticeResolved)
 }
 
 // writeNotices writes the notices of an event to all receivers of its severity, unless a silence covers it.
 // Receivers of the first notice also get the one that the alert is resolved, even during a silence.
-func (e *Evaluator) writeNotices(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
-	if event == models.NoticeFired {
-		silences, err := models.ListSilences(ctx, tx)
+func (e *Evaluator) writeNotices(ctx context.Context, tx bun.Tx, a *alerts.Alert, event alerts.NoticeEvent) error {
+	if event == alerts.NoticeFired {
+		silences, err := alerts.ListSilences(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -195,22 +196,22 @@ func (e *Evaluator) writeNotices(ctx context.Context, tx bun.Tx, a *models.Alert
 				return nil
 			}
 		}
-		return models.InsertNotices(ctx, tx, e.Config.notices(a, event))
+		return alerts.InsertNotices(ctx, tx, e.Config.notices(a, event))
 	}
 	return writeFurtherNotices(ctx, tx, a, event)
 }
 
 // writeFurtherNotices writes notices of an event to the receivers that were notified when the alert fired.
-func writeFurtherNotices(ctx context.Context, tx bun.Tx, a *models.Alert, event models.NoticeEvent) error {
-	before, err := models.ListNotices(ctx, tx, a.ID, maxRoutes*3)
+func writeFurtherNotices(ctx context.Context, tx bun.Tx, a *alerts.Alert, event alerts.NoticeEvent) error {
+	before, err := alerts.ListNotices(ctx, tx, a.ID, maxRoutes*3)
 	if err != nil {
 		return err
 	}
-	var all []*models.Notice
+	var all []*alerts.Notice
 	for _, n := range before {
-		if n.Event == models.NoticeFired {
-			all = append(all, &models.Notice{ID: models.NewNoticeID(), AlertID: a.ID, Event: event, Route: n.Route})
+		if n.Event == alerts.NoticeFired {
+			all = append(all, &alerts.Notice{ID: models.NewNoticeID(), AlertID: a.ID, Event: event, Route: n.Route})
 		}
 	}
-	return models.InsertNotices(ctx, tx, all)
+	return alerts.InsertNotices(ctx, tx, all)
 }

@@ -7,15 +7,16 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 // message is the content of a notice, before it is formatted for a receiver.
 type message struct {
 	ID    string
-	Event models.NoticeEvent
+	Event alerts.NoticeEvent
 	At    time.Time
 	// Alert is nil for a digest and a trial.
-	Alert *models.Alert
+	Alert *alerts.Alert
 	Title string
 	Body  string
 	// Link leads to the console, Runbook to what to do.
@@ -31,12 +32,12 @@ func trial(url string) *message {
 }
 
 // about returns the message of a notice about an alert.
-func (d *Desk) about(n *models.Notice, a *models.Alert) *message {
+func (d *Desk) about(n *alerts.Notice, a *alerts.Alert) *message {
 	m := &message{ID: string(n.ID), Event: n.Event, At: n.CreatedAt, Alert: a, Link: d.URL + "/alerts", Runbook: d.RunbookURL(a.Rule)}
 	switch n.Event {
-	case models.NoticeResolved:
+	case alerts.NoticeResolved:
 		m.Title = fmt.Sprintf("Resolved: %s %s", a.Severity, a.Rule)
-	case models.NoticeAcknowledged:
+	case alerts.NoticeAcknowledged:
 		m.Title = fmt.Sprintf("Acknowledged: %s %s", a.Severity, a.Rule)
 	default:
 		m.Title = fmt.Sprintf("%s %s", a.Severity, a.Rule)

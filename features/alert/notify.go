@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -40,7 +41,7 @@ func (n *Sender) db() *bun.DB { return n.Desk.DB }
 
 // Pass sends the notices that are due, all at the same time, and returns how many.
 func (n *Sender) Pass(ctx context.Context) (int, error) {
-	due, err := models.ClaimNotices(ctx, n.db(), noticeBatch, noticeLease)
+	due, err := alerts.ClaimNotices(ctx, n.db(), noticeBatch, noticeLease)
 	if err != nil {
 		return 0, apierror.Wrap(err, "claim the notices of alerts")
 	}
@@ -60,7 +61,7 @@ func (n *Sender) Pass(ctx context.Context) (int, error) {
 }
 
 // send makes one try of a notice. Its failure is recorded; an error is one of the database.
-func (n *Sender) send(ctx context.Context, notice *models.Notice) error {
+func (n *Sender) send(ctx context.Context, notice *alerts.Notice) error {
 	m, err := n.compose(ctx, notice)
 	if err != nil {
 		return err
@@ -74,15 +75,15 @@ func (n *Sender) send(ctx context.Context, notice *models.Notice) error {
 	if ctx.Err() != nil { // the try was cut off: another process repeats it
 		return nil
 	}
-	return models.SettleNotice(ctx, n.db(), notice.ID, failure, again)
+	return alerts.SettleNotice(ctx, n.db(), notice.ID, failure, again)
 }
 
-func (n *Sender) compose(ctx context.Context, notice *models.Notice) (*message, error) {
-	if notice.Event == models.NoticeDigest {
+func (n *Sender) compose(ctx context.Context, notice *alerts.Notice) (*message, error) {
+	if notice.Event == alerts.NoticeDigest {
 		return &message{ID: string(notice.ID), Event: notice.Event, At: notice.CreatedAt, Title: "Reelay: the last 24 hours", Body: notice.Body,
 			Link: n.Desk.URL + "/overview"}, nil
 	}
-	a, err := models.GetAlert(ctx, n.db(), notice.AlertID)
+	a, err := alerts.GetAlert(ctx, n.db(), notice.AlertID)
 	if err != nil {
 		return nil, fmt.Errorf("read alert %s: %w", notice.AlertID, err)
 	}
@@ -117,16 +118,16 @@ func (n *Sender) Digest(ctx context.Context) (written int, err error) {
 	}
 	err = jobs.InTx(ctx, n.db(), func(ctx context.Context, tx bun.Tx) error {
 		written = 0
-		mine, err := models.ClaimDigest(ctx, tx, local.Format(time.DateOnly))
+		mine, err := alerts.ClaimDigest(ctx, tx, local.Format(time.DateOnly))
 		if err != nil || !mine {
 			return err
 		}
-		var all []*models.Notice
+		var all []*alerts.Notice
 		for _, route := range digest.Routes {
-			all = append(all, &models.Notice{ID: models.NewNoticeID(), Event: models.NoticeDigest, Route: route, Body: body})
+			all = append(all, &alerts.Notice{ID: models.NewNoticeID(), Event: alerts.NoticeDigest, Route: route, Body: body})
 		}
 		written = len(all)
-		return models.InsertNotices(ctx, tx, all)
+		return alerts.InsertNotices(ctx, tx, all)
 	})
 	return written, apierror.Wrap(err, "write the digest")
 }
@@ -141,11 +142,11 @@ func (n *Sender) digest(ctx context.Context, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	health, err := models.ReadHealth(ctx, n.db(), stall, maxDeadLetters)
+	health, err := alerts.ReadHealth(ctx, n.db(), stall, maxDeadLetters)
 	if err != nil {
 		return "", err
 	}
-	fired, err := models.CountAlerts(ctx, n.db(), now.Add(-24*time.Hour))
+	fired, err := alerts.CountAlerts(ctx, n.db(), now.Add(-24*time.Hour))
 	if err != nil {
 		return "", err
 	}
@@ -167,12 +168,12 @@ func (n *Sender) digest(ctx context.Context, now time.Time) (string, error) {
 	line("Cost", "%s on average", figure(f.CostPerHour(), history.Dollars))
 	line("Preemptions", "%d", f.Preempted())
 	line("Dead letters", "%d wait for an operator", health.DeadLetters)
-	line("Alerts", "%d P1, %d P2, %d P3", fired[models.SeverityP1], fired[models.SeverityP2], fired[models.SeverityP3])
+	line("Alerts", "%d P1, %d P2, %d P3", fired[alerts.SeverityP1], fired[alerts.SeverityP2], fired[alerts.SeverityP3])
 	return b.String(), nil
 }
 
 // Forget deletes what is older than Kept.
 func (n *Sender) Forget(ctx context.Context) (int, error) {
-	count, err := models.ForgetAlerts(ctx, n.db(), Kept, forgetBatch)
+	count, err := alerts.ForgetAlerts(ctx, n.db(), Kept, forgetBatch)
 	return count, apierror.Wrap(err, "forget old alerts")
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/history"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
@@ -242,7 +242,7 @@ rules:
 		require.NoError(t, err)
 		require.Equal(t, "K1", config.Routes[0].PagerDuty.RoutingKey)
 		require.Equal(t, "above 10 min for 10 min", config.Rule("render-p50").Condition())
-		require.Equal(t, models.SeverityP2, config.Rule("render-p50").Severity)
+		require.Equal(t, alerts.SeverityP2, config.Rule("render-p50").Severity)
 		require.True(t, config.Rule("queue-depth").Off)
 	})
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/history"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 // Rule is a condition that somebody must act on.
@@ -17,7 +17,7 @@ type Rule struct {
 	Title string
 	// Says is the sentence of its alerts: see says.
 	Says     string
-	Severity models.Severity
+	Severity alerts.Severity
 	// Threshold is the value beyond which the condition holds: above it, or below it if Below.
 	Threshold float64
 	Below     bool
@@ -106,9 +106,9 @@ func long(d time.Duration) string {
 // State is what the rules look at.
 type State struct {
 	// Now is what was read now.
-	Now *models.Health
+	Now *alerts.Health
 	// Webhooks are the deliveries of the last hour.
-	Webhooks *models.WebhookHealth
+	Webhooks *alerts.WebhookHealth
 	// Refused is how many submits of the last hour failed through no fault of their callers.
 	Refused int
 	// Full reports whether no pool can grow.

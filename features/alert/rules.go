@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/history"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 // Below these numbers, a share says little: one failed job of two is no incident.
@@ -137,7 +137,7 @@ func newDeadLetters(s *State) *float64 {
 	return &more
 }
 
-func now(figure func(*models.Health) float64) func(*State) *float64 {
+func now(figure func(*alerts.Health) float64) func(*State) *float64 {
 	return func(s *State) *float64 {
 		if s.Now == nil {
 			return nil
@@ -184,74 +184,74 @@ func Defaults() []*Rule {
 
 func queueRules() []*Rule {
 	return []*Rule{
-		{Name: "drain-time", Title: "Time to empty the queues", Severity: models.SeverityP2, Threshold: 600, For: 15 * time.Minute,
+		{Name: "drain-time", Title: "Time to empty the queues", Severity: alerts.SeverityP2, Threshold: 600, For: 15 * time.Minute,
 			Unit: history.Seconds, Value: of(minute, (*history.Figures).Drain)},
-		{Name: "queue-depth", Title: "Queued jobs", Severity: models.SeverityP3, Threshold: 200, For: 5 * time.Minute,
+		{Name: "queue-depth", Title: "Queued jobs", Severity: alerts.SeverityP3, Threshold: 200, For: 5 * time.Minute,
 			Value: of(minute, (*history.Figures).Open)},
-		{Name: "queue-at-maximum", Title: "Queued jobs while no pool can grow", Severity: models.SeverityP2, Threshold: 500, For: 5 * time.Minute,
+		{Name: "queue-at-maximum", Title: "Queued jobs while no pool can grow", Severity: alerts.SeverityP2, Threshold: 500, For: 5 * time.Minute,
 			Value: depthAtMaximum},
-		{Name: "throughput", Title: "Jobs completed while some wait", Severity: models.SeverityP2, Threshold: 0.5, Below: true,
+		{Name: "throughput", Title: "Jobs completed while some wait", Severity: alerts.SeverityP2, Threshold: 0.5, Below: true,
 			For: 10 * time.Minute, Unit: history.PerMinute, Value: throughput},
-		{Name: "pickup-time", Title: "Time until a free worker takes a job, p99", Severity: models.SeverityP2, Threshold: 30,
+		{Name: "pickup-time", Title: "Time until a free worker takes a job, p99", Severity: alerts.SeverityP2, Threshold: 30,
 			For: 5 * time.Minute, Unit: history.Seconds, Value: of(ten, pickup)},
 	}
 }
 
 func fleetRules() []*Rule {
 	return []*Rule{
-		{Name: "machines-not-starting", Title: "Pools whose machines do not start", Severity: models.SeverityP1, Threshold: 0,
-			Value: now(func(h *models.Health) float64 { return float64(h.NotBootingPools) })},
-		{Name: "preemptions", Title: "Share of attempts of the last hour that were preempted", Severity: models.SeverityP1, Threshold: 0.2,
+		{Name: "machines-not-starting", Title: "Pools whose machines do not start", Severity: alerts.SeverityP1, Threshold: 0,
+			Value: now(func(h *alerts.Health) float64 { return float64(h.NotBootingPools) })},
+		{Name: "preemptions", Title: "Share of attempts of the last hour that were preempted", Severity: alerts.SeverityP1, Threshold: 0.2,
 			Unit: history.Share, Value: of(hour, preempted)},
-		{Name: "lease-expirations", Title: "Leases that expire", Severity: models.SeverityP1, Threshold: 5, For: 5 * time.Minute,
+		{Name: "lease-expirations", Title: "Leases that expire", Severity: alerts.SeverityP1, Threshold: 5, For: 5 * time.Minute,
 			Unit: history.PerMinute, Value: of(five, (*history.Figures).LeaseExpirationsPerMinute)},
-		{Name: "checkpoint-time", Title: "Time to save a checkpoint, p95", Severity: models.SeverityP2, Threshold: 30, For: 10 * time.Minute,
+		{Name: "checkpoint-time", Title: "Time to save a checkpoint, p95", Severity: alerts.SeverityP2, Threshold: 30, For: 10 * time.Minute,
 			Unit: history.Seconds, Value: of(ten, checkpoint)},
-		{Name: "gpu-utilization", Title: "Use of the GPUs that render", Severity: models.SeverityP3, Threshold: 0.5, Below: true,
+		{Name: "gpu-utilization", Title: "Use of the GPUs that render", Severity: alerts.SeverityP3, Threshold: 0.5, Below: true,
 			For: 5 * time.Minute, Unit: history.Share, Value: of(five, idleGPUs)},
-		{Name: "workers-busy", Title: "Share of workers that are busy", Severity: models.SeverityP3, Threshold: 0.95, For: 10 * time.Minute,
+		{Name: "workers-busy", Title: "Share of workers that are busy", Severity: alerts.SeverityP3, Threshold: 0.95, For: 10 * time.Minute,
 			Unit: history.Share, Value: of(ten, (*history.Figures).WorkerUtilization)},
-		{Name: "wasted-gpu", Title: "GPU time wasted within 24 hours", Severity: models.SeverityP3, Threshold: 20, Unit: history.GPUHours,
+		{Name: "wasted-gpu", Title: "GPU time wasted within 24 hours", Severity: alerts.SeverityP3, Threshold: 20, Unit: history.GPUHours,
 			Value: of(day, (*history.Figures).WastedGPUHours)},
 	}
 }
 
 func jobRules() []*Rule {
 	return []*Rule{
-		{Name: "acceptance", Title: "Share of submits of the last hour that were accepted", Severity: models.SeverityP1, Threshold: 0.999,
+		{Name: "acceptance", Title: "Share of submits of the last hour that were accepted", Severity: alerts.SeverityP1, Threshold: 0.999,
 			Below: true, For: 5 * time.Minute, Unit: history.Share, Value: acceptance},
-		{Name: "completion", Title: "Share of jobs of the last hour that completed", Severity: models.SeverityP1, Threshold: 0.95, Below: true,
+		{Name: "completion", Title: "Share of jobs of the last hour that completed", Severity: alerts.SeverityP1, Threshold: 0.95, Below: true,
 			Unit: history.Share, Value: of(hour, ended((*history.Figures).CompletionRate))},
-		{Name: "failures", Title: "Share of jobs of the last hour that failed", Severity: models.SeverityP2, Threshold: 0.1, Unit: history.Share,
+		{Name: "failures", Title: "Share of jobs of the last hour that failed", Severity: alerts.SeverityP2, Threshold: 0.1, Unit: history.Share,
 			Value: of(hour, ended((*history.Figures).FailureRate))},
-		{Name: "slo-fast-burn", Title: "Burn of the error budget, over an hour and 5 minutes", Severity: models.SeverityP1, Threshold: 14.4,
+		{Name: "slo-fast-burn", Title: "Burn of the error budget, over an hour and 5 minutes", Severity: alerts.SeverityP1, Threshold: 14.4,
 			Value: burning(hour, five)},
-		{Name: "slo-slow-burn", Title: "Burn of the error budget, over 6 hours and 30 minutes", Severity: models.SeverityP2, Threshold: 6,
+		{Name: "slo-slow-burn", Title: "Burn of the error budget, over 6 hours and 30 minutes", Severity: alerts.SeverityP2, Threshold: 6,
 			Value: burning(sixHours, halfHour)},
-		{Name: "render-p50", Title: "Render time of the last hour, median", Severity: models.SeverityP3, Threshold: 180, Unit: history.Seconds,
+		{Name: "render-p50", Title: "Render time of the last hour, median", Severity: alerts.SeverityP3, Threshold: 180, Unit: history.Seconds,
 			Value: of(hour, rendered(0.5))},
-		{Name: "render-p95", Title: "Render time of the last hour, p95", Severity: models.SeverityP3, Threshold: 600, Unit: history.Seconds,
+		{Name: "render-p95", Title: "Render time of the last hour, p95", Severity: alerts.SeverityP3, Threshold: 600, Unit: history.Seconds,
 			Value: of(hour, rendered(0.95))},
-		{Name: "render-p99", Title: "Render time of the last hour, p99", Severity: models.SeverityP3, Threshold: 900, Unit: history.Seconds,
+		{Name: "render-p99", Title: "Render time of the last hour, p99", Severity: alerts.SeverityP3, Threshold: 900, Unit: history.Seconds,
 			Value: of(hour, rendered(0.99))},
-		{Name: "stalled-jobs", Title: "Jobs that render without progress", Severity: models.SeverityP2, Threshold: 0, For: time.Minute,
-			Value: now(func(h *models.Health) float64 { return float64(h.StalledJobs) })},
-		{Name: "dead-letters", Title: "Dead letters that wait for an operator", Severity: models.SeverityP2, Threshold: 10,
-			Value: now(func(h *models.Health) float64 { return float64(h.DeadLetters) })},
-		{Name: "dead-letters-growing", Title: "More dead letters than an hour ago", Severity: models.SeverityP2, Threshold: 4,
+		{Name: "stalled-jobs", Title: "Jobs that render without progress", Severity: alerts.SeverityP2, Threshold: 0, For: time.Minute,
+			Value: now(func(h *alerts.Health) float64 { return float64(h.StalledJobs) })},
+		{Name: "dead-letters", Title: "Dead letters that wait for an operator", Severity: alerts.SeverityP2, Threshold: 10,
+			Value: now(func(h *alerts.Health) float64 { return float64(h.DeadLetters) })},
+		{Name: "dead-letters-growing", Title: "More dead letters than an hour ago", Severity: alerts.SeverityP2, Threshold: 4,
 			For: 5 * time.Minute, Value: newDeadLetters},
 	}
 }
 
 func plumbingRules() []*Rule {
 	return []*Rule{
-		{Name: "outbox-lag", Title: "Age of the oldest message in the outbox", Severity: models.SeverityP1, Threshold: 60, Unit: history.Seconds,
-			Value: now(func(h *models.Health) float64 { return h.OutboxLagSeconds })},
-		{Name: "start-lag", Title: "Delay of the most overdue scheduled job", Severity: models.SeverityP2, Threshold: 60, Unit: history.Seconds,
-			For: time.Minute, Value: now(func(h *models.Health) float64 { return h.SchedulerLagSeconds })},
-		{Name: "halted", Title: "Time since schedules or leases were halted", Severity: models.SeverityP2, Threshold: 3600, Unit: history.Seconds,
-			Value: now(func(h *models.Health) float64 { return max(h.SchedulesHaltedSeconds, h.LeasesHaltedSeconds) })},
-		{Name: "webhook-failures", Title: "Share of accounts whose webhooks of the last hour fail", Severity: models.SeverityP3, Threshold: 0.1,
+		{Name: "outbox-lag", Title: "Age of the oldest message in the outbox", Severity: alerts.SeverityP1, Threshold: 60, Unit: history.Seconds,
+			Value: now(func(h *alerts.Health) float64 { return h.OutboxLagSeconds })},
+		{Name: "start-lag", Title: "Delay of the most overdue scheduled job", Severity: alerts.SeverityP2, Threshold: 60, Unit: history.Seconds,
+			For: time.Minute, Value: now(func(h *alerts.Health) float64 { return h.SchedulerLagSeconds })},
+		{Name: "halted", Title: "Time since schedules or leases were halted", Severity: alerts.SeverityP2, Threshold: 3600, Unit: history.Seconds,
+			Value: now(func(h *alerts.Health) float64 { return max(h.SchedulesHaltedSeconds, h.LeasesHaltedSeconds) })},
+		{Name: "webhook-failures", Title: "Share of accounts whose webhooks of the last hour fail", Severity: alerts.SeverityP3, Threshold: 0.1,
 			For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	webhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/wneessen/go-mail"
 )
@@ -83,7 +84,7 @@ type webhookBody struct {
 type webhookAlert struct {
 	ID             models.AlertID  `json:"id"`
 	Rule           string          `json:"rule"`
-	Severity       models.Severity `json:"severity"`
+	Severity       alerts.Severity `json:"severity"`
 	Message        string          `json:"message"`
 	Value          float64         `json:"value"`
 	Threshold      float64         `json:"threshold"`
@@ -145,7 +146,7 @@ func slackOf(m *message) map[string]any {
 }
 
 // pagerDutySeverity is what PagerDuty calls a severity.
-var pagerDutySeverity = map[models.Severity]string{models.SeverityP1: "critical", models.SeverityP2: "error", models.SeverityP3: "warning"}
+var pagerDutySeverity = map[alerts.Severity]string{alerts.SeverityP1: "critical", alerts.SeverityP2: "error", alerts.SeverityP3: "warning"}
 
 func (p *PagerDuty) send(ctx context.Context, m *message) error {
 	body := map[string]any{"routing_key": p.RoutingKey, "dedup_key": m.ID, "event_action": "trigger"}
@@ -156,9 +157,9 @@ func (p *PagerDuty) send(ctx context.Context, m *message) error {
 		severity = pagerDutySeverity[a.Severity]
 		details = map[string]any{"rule": a.Rule, "value": a.Value, "threshold": a.Threshold, "since": a.Since}
 		switch m.Event {
-		case models.NoticeResolved:
+		case alerts.NoticeResolved:
 			body["event_action"] = "resolve"
-		case models.NoticeAcknowledged:
+		case alerts.NoticeAcknowledged:
 			body["event_action"] = "acknowledge"
 		}
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/webhooks"
 )
 
 // Kind is what a cause is.
@@ -54,7 +57,7 @@ type Cause struct {
 	Since time.Time
 	// Alerts follow from it, the most severe first. Those of a cause of the kind ALERT are the
 	// alert itself, and others of the same family.
-	Alerts []*models.Alert
+	Alerts []*alerts.Alert
 }
 
 // Facts are what causes are made of.
@@ -62,10 +65,10 @@ type Facts struct {
 	Now       time.Time
 	Overview  *query.Overview
 	Pools     []*query.PoolStatus
-	Failures  []models.FailureSource
-	Shares    []*models.LaneShare
-	Endpoints []*models.WebhookEndpoint
-	Alerts    []*models.Alert
+	Failures  []alerts.FailureSource
+	Shares    []*backlog.LaneShare
+	Endpoints []*webhooks.Endpoint
+	Alerts    []*alerts.Alert
 }
 
 // leastDeadLetters is how many dead letters of one cause are worth a line of their own.
@@ -94,12 +97,12 @@ func Rank(f Facts) []Cause {
 	causes := slices.Concat(f.halts(), f.workers(), f.pools(), f.noWorkers(), f.failing(), f.pauses(), f.floods(), f.endpoints())
 	rest := slices.Clone(f.Alerts)
 	for _, of := range families {
-		found, others := split(rest, func(a *models.Alert) bool { return slices.Contains(of.rules, a.Rule) })
+		found, others := split(rest, func(a *alerts.Alert) bool { return slices.Contains(of.rules, a.Rule) })
 		rest = others
 		if len(found) == 0 {
 			continue
 		}
-		slices.SortStableFunc(found, func(a, b *models.Alert) int {
+		slices.SortStableFunc(found, func(a, b *alerts.Alert) int {
 			return cmp.Or(strings.Compare(string(a.Severity), string(b.Severity)),
 				cmp.Compare(slices.Index(of.rules, a.Rule), slices.Index(of.rules, b.Rule)))
 		})
@@ -110,7 +113,7 @@ func Rank(f Facts) []Cause {
 		}
 	}
 	for _, a := range rest {
-		causes = append(causes, alertCause([]*models.Alert{a}))
+		causes = append(causes, alertCause([]*alerts.Alert{a}))
 	}
 	slices.SortStableFunc(causes, func(a, b Cause) int { return cmp.Compare(place(a), place(b)) })
 	return causes
@@ -125,11 +128,11 @@ func place(c Cause) int {
 	}
 	head := c.Alerts[0]
 	switch {
-	case head.Severity == models.SeverityP1 && !slices.Contains(families[0].rules, head.Rule):
+	case head.Severity == alerts.SeverityP1 && !slices.Contains(families[0].rules, head.Rule):
 		return 10*slices.Index(Kinds, KindFailures) - 5
-	case head.Severity == models.SeverityP1:
+	case head.Severity == alerts.SeverityP1:
 		return at
-	case head.Severity == models.SeverityP2:
+	case head.Severity == alerts.SeverityP2:
 		return at + 1
 	}
 	return at + 2
@@ -156,10 +159,10 @@ func split[T any](all []T, is func(T) bool) (some, others []T) {
 	return some, others
 }
 
-func alertCause(alerts []*models.Alert) Cause {
-	head := alerts[0]
-	c := Cause{Kind: KindAlert, Urgent: head.AcknowledgedAt == nil && head.Severity != models.SeverityP3, Title: head.Message,
-		Path: "/alerts/rules/" + head.Rule, Since: head.Since, Alerts: alerts}
+func alertCause(open []*alerts.Alert) Cause {
+	head := open[0]
+	c := Cause{Kind: KindAlert, Urgent: head.AcknowledgedAt == nil && head.Severity != alerts.SeverityP3, Title: head.Message,
+		Path: "/alerts/rules/" + head.Rule, Since: head.Since, Alerts: open}
 	c.Detail = string(head.Severity)
 	if head.AcknowledgedAt != nil {
 		c.Detail += ", acknowledged"

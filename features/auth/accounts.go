@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -167,11 +168,11 @@ func (in *AccountInput) validate(p jobs.Principal) error {
 	if in.Tier != nil && !slices.Contains(models.Tiers, *in.Tier) {
 		return apierror.Invalid("tier", "There is no such tier.")
 	}
-	if in.Tier != nil && *in.Tier == models.TierCritical && !p.May(models.RoleAdmin) {
+	if in.Tier != nil && *in.Tier == models.TierCritical && !p.May(access.RoleAdmin) {
 		return apierror.Forbidden("Only an ADMIN key can assign the tier CRITICAL. This key has the role %s.", p.Role)
 	}
 	if in.DraftsKeptHours != nil {
-		if !p.May(models.RoleAdmin) {
+		if !p.May(access.RoleAdmin) {
 			return apierror.Forbidden("Only an ADMIN key can change draftsKeptHours. This key has the role %s.", p.Role)
 		}
 		if *in.DraftsKeptHours < 1 || *in.DraftsKeptHours > maxDraftsKept {

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,7 +49,7 @@ func TestUpdateAccount(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		operator := s.NewKey(t, s.NewAccount(t, "staff", models.TierCritical), models.RoleOperator)
+		operator := s.NewKey(t, s.NewAccount(t, "staff", models.TierCritical), access.RoleOperator)
 		update := func(p jobs.Principal, hours int) error {
 			_, err := s.Accounts.Update(t.Context(), p, s.Account.ID, auth.AccountInput{DraftsKeptHours: &hours})
 			return err
@@ -82,7 +83,7 @@ func TestUpdateAccount(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		operator, err := s.Keys.Authenticate(t.Context(), s.Secrets[models.RoleOperator])
+		operator, err := s.Keys.Authenticate(t.Context(), s.Secrets[access.RoleOperator])
 		require.NoError(t, err)
 
 		_, err = s.Accounts.Update(t.Context(), operator, s.Account.ID, auth.AccountInput{Tier: new(models.TierCritical)})

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -52,7 +53,7 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 		}
 		return t.owner, apierror.Wrap(t.err, "look up the worker's token")
 	case secrets.KeyPrefix:
-		key, err := models.FindAPIKey(ctx, k.DB, hash)
+		key, err := access.FindAPIKey(ctx, k.DB, hash)
 		if err != nil {
 			return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the key")
 		}
@@ -85,7 +86,7 @@ func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 		t.err = apierror.ErrUnauthenticated
 		for _, h := range found {
 			if secrets.SameHash(h.TokenHash, t.hash) {
-				t.owner, t.err = jobs.Principal{Role: models.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
+				t.owner, t.err = jobs.Principal{Role: access.RoleWorker, KeyID: h.EnrolmentKeyID, WorkerID: h.WorkerID}, nil
 			}
 		}
 	}
@@ -104,14 +105,14 @@ const maxKeys = 1_000
 
 // List returns the keys of an account (of all, if it is ""), newest first, at
 // most 1,000. It is for ADMIN.
-func (k *Keys) List(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*models.APIKey, error) {
+func (k *Keys) List(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*access.APIKey, error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
 	if account != "" && !account.Valid() {
 		return nil, apierror.NotFound("account")
 	}
-	keys, err := models.ListAPIKeys(ctx, k.DB, account, maxKeys)
+	keys, err := access.ListAPIKeys(ctx, k.DB, account, maxKeys)
 	return keys, apierror.Wrap(err, "list keys")
 }
 
@@ -120,16 +121,16 @@ type NewKey struct {
 	// ID makes a repeated call a CONFLICT; "" is a new id.
 	ID        models.KeyID
 	AccountID models.AccountID
-	Role      models.Role
+	Role      access.Role
 	Name      string
 	ExpiresAt *time.Time
 }
 
-var roles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleViewer, models.RoleOperator, models.RoleAdmin}
+var roles = []access.Role{access.RoleClient, access.RoleWorker, access.RoleViewer, access.RoleOperator, access.RoleAdmin}
 
 // Create makes a key and returns its secret, which is shown only now. It is for
 // ADMIN, and returns NOT_FOUND for an unknown account.
-func (k *Keys) Create(ctx context.Context, p jobs.Principal, in NewKey) (key *models.APIKey, secret string, err error) {
+func (k *Keys) Create(ctx context.Context, p jobs.Principal, in NewKey) (key *access.APIKey, secret string, err error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, "", err
 	}
@@ -140,19 +141,19 @@ func (k *Keys) Create(ctx context.Context, p jobs.Principal, in NewKey) (key *mo
 	return key, secret, apierror.Wrap(err, "create a key")
 }
 
-func create(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewKey) (*models.APIKey, string, error) {
+func create(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewKey) (*access.APIKey, string, error) {
 	if err := in.validate(ctx, tx); err != nil {
 		return nil, "", err
 	}
 	secret, hash := secrets.New(secrets.KeyPrefix)
-	key := &models.APIKey{
+	key := &access.APIKey{
 		ID: cmp.Or(in.ID, models.NewKeyID()), AccountID: in.AccountID, Name: in.Name, Role: in.Role,
 		Prefix: secret[:len(secrets.KeyPrefix)+secrets.ShownChars], Hash: hash,
 	}
 	if in.ExpiresAt != nil {
 		key.ExpiresAt = in.ExpiresAt.UTC().Truncate(time.Second)
 	}
-	inserted, err := models.InsertAPIKey(ctx, tx, key)
+	inserted, err := access.InsertAPIKey(ctx, tx, key)
 	if err != nil {
 		return nil, "", err
 	}
@@ -162,7 +163,7 @@ func create(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewKey) (*model
 	return key, secret, p.Audit(ctx, tx, "createApiKey", string(key.ID), keyPayload(key))
 }
 
-func keyPayload(key *models.APIKey) jobs.Payload {
+func keyPayload(key *access.APIKey) jobs.Payload {
 	told := jobs.Payload{"account": key.AccountID, "role": key.Role, "name": key.Name, "prefix": key.Prefix}
 	if !key.ExpiresAt.IsZero() {
 		told["expiresAt"] = key.ExpiresAt.UTC().Truncate(time.Second)
@@ -212,7 +213,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 		return apierror.NotFound("key")
 	}
 	err := jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
-		admins, err := models.LockAdmins(ctx, tx)
+		admins, err := access.LockAdmins(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 		if slices.Equal(admins, []models.KeyID{id}) {
 			return apierror.Conflict("This is the last ADMIN key that is valid: create another one first.")
 		}
-		key, err := models.RevokeAPIKey(ctx, tx, id)
+		key, err := access.RevokeAPIKey(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return known(ctx, tx, id)
 		}
@@ -236,7 +237,7 @@ func (k *Keys) Revoke(ctx context.Context, p jobs.Principal, id models.KeyID) er
 
 // known returns NOT_FOUND for a key that never existed.
 func known(ctx context.Context, tx bun.Tx, id models.KeyID) error {
-	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{id})
+	keys, err := access.GetAPIKeys(ctx, tx, []models.KeyID{id})
 	if err == nil && len(keys) == 0 {
 		return apierror.NotFound("key")
 	}
@@ -249,7 +250,7 @@ const bootstrapLock = 0x72656c6179 // "relay"
 // Bootstrap makes an ADMIN key for a caller who has access to the database, and the account of
 // that name if there is none. It returns CONFLICT if there is a valid ADMIN key already,
 // unless the caller explicitly wants another one.
-func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
+func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool) (key *access.APIKey, secret string, err error) {
 	if err := validName(account); err != nil {
 		return nil, "", err
 	}
@@ -257,7 +258,7 @@ func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool
 		if err := postgres.Lock(ctx, tx, bootstrapLock); err != nil {
 			return err
 		}
-		admins, err := models.LockAdmins(ctx, tx)
+		admins, err := access.LockAdmins(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -268,7 +269,7 @@ func (k *Keys) Bootstrap(ctx context.Context, account, name string, another bool
 		if err != nil {
 			return err
 		}
-		key, secret, err = create(ctx, tx, jobs.Host, NewKey{AccountID: house.ID, Role: models.RoleAdmin, Name: name})
+		key, secret, err = create(ctx, tx, jobs.Host, NewKey{AccountID: house.ID, Role: access.RoleAdmin, Name: name})
 		return err
 	})
 	return key, secret, apierror.Wrap(err, "make the first key")

@@ -14,6 +14,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +26,7 @@ func TestCreateKey(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		good := auth.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new"}
+		good := auth.NewKey{AccountID: s.Account.ID, Role: access.RoleClient, Name: "new"}
 		before := s.Dump(t)
 		for field, change := range map[string]func(*auth.NewKey){
 			"name":      func(k *auth.NewKey) { k.Name = "" },
@@ -59,7 +61,7 @@ func TestCreateKey(t *testing.T) {
 		s := jobstest.New(t)
 		at := time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 
-		key, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new",
+		key, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: access.RoleClient, Name: "new",
 			ExpiresAt: &at})
 
 		require.NoError(t, err)
@@ -79,12 +81,12 @@ func TestRevokeKey(t *testing.T) {
 		s := jobstest.New(t)
 		house, err := models.FindAccountByName(t.Context(), s.DB, "house")
 		require.NoError(t, err)
-		expired := s.NewKey(t, house, models.RoleAdmin)
+		expired := s.NewKey(t, house, access.RoleAdmin)
 		s.Exec(t, "UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = ?", expired.KeyID)
 
 		jobstest.RequireCode(t, s.Keys.Revoke(t.Context(), s.Admin, s.Admin.KeyID), apierror.CodeConflict)
 
-		s.NewKey(t, house, models.RoleAdmin)
+		s.NewKey(t, house, access.RoleAdmin)
 		require.NoError(t, s.Keys.Revoke(t.Context(), s.Admin, s.Admin.KeyID))
 	})
 
@@ -94,7 +96,7 @@ func TestRevokeKey(t *testing.T) {
 		s := jobstest.New(t)
 		house, err := models.FindAccountByName(t.Context(), s.DB, "house")
 		require.NoError(t, err)
-		admins := []jobs.Principal{s.Admin, s.NewKey(t, house, models.RoleAdmin), s.NewKey(t, house, models.RoleAdmin)}
+		admins := []jobs.Principal{s.Admin, s.NewKey(t, house, access.RoleAdmin), s.NewKey(t, house, access.RoleAdmin)}
 
 		errs := make([]error, len(admins))
 		var calls sync.WaitGroup
@@ -131,8 +133,8 @@ func TestRevokeKey(t *testing.T) {
 		s := jobstest.New(t)
 		house, err := models.FindAccountByName(t.Context(), s.DB, "house")
 		require.NoError(t, err)
-		next := s.NewKey(t, house, models.RoleWorker)
-		stranger := s.NewKey(t, s.Account, models.RoleWorker)
+		next := s.NewKey(t, house, access.RoleWorker)
+		stranger := s.NewKey(t, s.Account, access.RoleWorker)
 		enrol := fleet.Registration{
 			Provider: "static", ProviderInstanceID: "one", GPUCount: 1, Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
@@ -179,7 +181,7 @@ func TestBootstrap(t *testing.T) {
 			made++
 			p, err := s.Keys.Authenticate(t.Context(), secrets[i])
 			require.NoError(t, err)
-			require.Equal(t, models.RoleAdmin, p.Role)
+			require.Equal(t, access.RoleAdmin, p.Role)
 			require.Equal(t, s.Admin.AccountID, p.AccountID)
 		}
 		require.Equal(t, 1, made)
@@ -201,9 +203,9 @@ func TestSessions(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		token, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
+		token, err := s.Keys.LogIn(t.Context(), s.Secrets[access.RoleOperator], "")
 		require.NoError(t, err)
-		other, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], "")
+		other, err := s.Keys.LogIn(t.Context(), s.Secrets[access.RoleOperator], "")
 		require.NoError(t, err)
 		p, err := s.Keys.Session(t.Context(), token)
 		require.NoError(t, err)
@@ -270,15 +272,15 @@ func TestAudit(t *testing.T) {
 				return err
 			},
 			"bulk": func() error {
-				_, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkCancel})
+				_, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: joblist.BulkCancel})
 				return err
 			},
 			"key": func() error {
-				_, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: models.RoleClient, Name: "new"})
+				_, _, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: s.Account.ID, Role: access.RoleClient, Name: "new"})
 				return err
 			},
 			"revoke": func() error { return s.Keys.Revoke(t.Context(), s.Admin, s.Client.KeyID) },
-			"login":  func() error { _, err := s.Keys.LogIn(t.Context(), s.Secrets[models.RoleOperator], ""); return err },
+			"login":  func() error { _, err := s.Keys.LogIn(t.Context(), s.Secrets[access.RoleOperator], ""); return err },
 		} {
 			require.ErrorContains(t, act(), "no_room", name)
 			require.Equal(t, before, s.Dump(t), "%s: what cannot be written down is not done", name)
@@ -290,7 +292,7 @@ func TestAudit(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkCancel})
+		op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: joblist.BulkCancel})
 		require.NoError(t, err)
 
 		_, err = s.Bulk.Pass(t.Context())

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -24,7 +25,7 @@ type Visitor struct {
 }
 
 // principalOf returns a member as a caller.
-func principalOf(member *models.Member, key models.KeyID) jobs.Principal {
+func principalOf(member *access.Member, key models.KeyID) jobs.Principal {
 	return jobs.Principal{
 		Role: member.Role, AccountID: member.AccountID, KeyID: key,
 		Member: &jobs.Member{ID: member.ID, Name: member.Name, Email: member.Email},
@@ -44,9 +45,9 @@ func (m *Members) LogIn(ctx context.Context, email, password string, from Visito
 	if err != nil {
 		return "", err
 	}
-	member, err := models.FindMemberByEmail(ctx, m.DB, email)
+	member, err := access.FindMemberByEmail(ctx, m.DB, email)
 	if errors.Is(err, sql.ErrNoRows) {
-		member, err = &models.Member{}, nil
+		member, err = &access.Member{}, nil
 	}
 	if err != nil {
 		return "", apierror.Wrap(err, "find the member")
@@ -74,7 +75,7 @@ func (m *Members) LogIn(ctx context.Context, email, password string, from Visito
 // open opens a session of a member.
 func (m *Members) open(ctx context.Context, id models.MemberID, from Visitor, note jobs.Payload) (token string, err error) {
 	err = jobs.InTx(ctx, m.DB, func(ctx context.Context, tx bun.Tx) error {
-		member, err := models.LockMember(ctx, tx, id)
+		member, err := access.LockMember(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -87,20 +88,20 @@ func (m *Members) open(ctx context.Context, id models.MemberID, from Visitor, no
 	return token, apierror.Wrap(err, "open a session")
 }
 
-func openSession(ctx context.Context, tx bun.Tx, member *models.Member, from Visitor, action string, note jobs.Payload) (string, error) {
-	key, err := models.MemberKey(ctx, tx, member.ID)
+func openSession(ctx context.Context, tx bun.Tx, member *access.Member, from Visitor, action string, note jobs.Payload) (string, error) {
+	key, err := access.MemberKey(ctx, tx, member.ID)
 	if err != nil {
 		return "", err
 	}
 	token, hash := secrets.NewToken()
-	session := &models.Session{
+	session := &access.Session{
 		ID: models.NewSessionID(), KeyID: key, MemberID: member.ID, Hash: hash,
 		Address: jobs.Host.From(from.Remote).Address(), Browser: text.Clip(strings.Join(strings.Fields(text.Printable(from.Browser)), " "), 200),
 	}
-	if err := models.InsertSession(ctx, tx, session, sessionTTL); err != nil {
+	if err := access.InsertSession(ctx, tx, session, sessionTTL); err != nil {
 		return "", err
 	}
-	if err := models.RecordLogin(ctx, tx, member.ID); err != nil {
+	if err := access.RecordLogin(ctx, tx, member.ID); err != nil {
 		return "", err
 	}
 	return token, principalOf(member, key).From(from.Remote).Audit(ctx, tx, action, string(session.ID), note)
@@ -110,15 +111,15 @@ var errNoInvitation = apierror.New(apierror.CodeNotFound,
 	"This link is unknown, used, replaced, or older than 3 days. Ask an admin for another one.")
 
 // Invited returns the member whom a link invites. It does not use up the link.
-func (m *Members) Invited(ctx context.Context, token string) (*models.Member, error) {
-	id, err := models.FindInvitation(ctx, m.DB, secrets.Hash(token))
+func (m *Members) Invited(ctx context.Context, token string) (*access.Member, error) {
+	id, err := access.FindInvitation(ctx, m.DB, secrets.Hash(token))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, errNoInvitation
 	}
 	if err != nil {
 		return nil, apierror.Wrap(err, "find the invitation")
 	}
-	member, err := models.GetMember(ctx, m.DB, id)
+	member, err := access.GetMember(ctx, m.DB, id)
 	return member, apierror.Wrap(err, "read member %s", id)
 }
 
@@ -134,7 +135,7 @@ func (m *Members) Accept(ctx context.Context, invitation, password string, from 
 		return "", err
 	}
 	err = jobs.InTx(ctx, m.DB, func(ctx context.Context, tx bun.Tx) error {
-		id, err := models.TakeInvitation(ctx, tx, secrets.Hash(invitation))
+		id, err := access.TakeInvitation(ctx, tx, secrets.Hash(invitation))
 		if errors.Is(err, sql.ErrNoRows) {
 			return errNoInvitation
 		}
@@ -149,7 +150,7 @@ func (m *Members) Accept(ctx context.Context, invitation, password string, from 
 
 // setPassword sets a member's password and replaces all logins of the member by a new one.
 func setPassword(ctx context.Context, tx bun.Tx, id models.MemberID, hash string, from Visitor, action string) (string, error) {
-	member, err := models.LockMember(ctx, tx, id)
+	member, err := access.LockMember(ctx, tx, id)
 	if err != nil {
 		return "", err
 	}
@@ -157,10 +158,10 @@ func setPassword(ctx context.Context, tx bun.Tx, id models.MemberID, hash string
 		return "", errWrongLogin
 	}
 	member.PasswordHash = hash
-	if err := models.UpdateMember(ctx, tx, member); err != nil {
+	if err := access.UpdateMember(ctx, tx, member); err != nil {
 		return "", err
 	}
-	if err := models.DeleteSessions(ctx, tx, id, nil); err != nil {
+	if err := access.DeleteSessions(ctx, tx, id, nil); err != nil {
 		return "", err
 	}
 	return openSession(ctx, tx, member, from, action, jobs.Payload{})
@@ -179,7 +180,7 @@ func (m *Members) ChangePassword(ctx context.Context, p jobs.Principal, old, pas
 	if err != nil {
 		return "", err
 	}
-	member, err := models.GetMember(ctx, m.DB, p.Member.ID)
+	member, err := access.GetMember(ctx, m.DB, p.Member.ID)
 	if err != nil {
 		return "", apierror.Wrap(err, "read the member")
 	}
@@ -206,20 +207,20 @@ func (m *Members) ChangePassword(ctx context.Context, p jobs.Principal, old, pas
 }
 
 // Sessions returns the caller's own logins, the newest use first.
-func (m *Members) Sessions(ctx context.Context, p jobs.Principal) ([]*models.Session, error) {
+func (m *Members) Sessions(ctx context.Context, p jobs.Principal) ([]*access.Session, error) {
 	if p.Member == nil {
 		return nil, errNoMember
 	}
-	found, err := models.ListSessions(ctx, m.DB, p.Member.ID, sessionIdle)
+	found, err := access.ListSessions(ctx, m.DB, p.Member.ID, sessionIdle)
 	return found, apierror.Wrap(err, "list the logins")
 }
 
 // Self returns the caller as a member.
-func (m *Members) Self(ctx context.Context, p jobs.Principal) (*models.Member, error) {
+func (m *Members) Self(ctx context.Context, p jobs.Principal) (*access.Member, error) {
 	if p.Member == nil {
 		return nil, errNoMember
 	}
-	member, err := models.GetMember(ctx, m.DB, p.Member.ID)
+	member, err := access.GetMember(ctx, m.DB, p.Member.ID)
 	return member, apierror.Wrap(err, "read the member")
 }
 
@@ -233,7 +234,7 @@ func (m *Members) LogOutEverywhere(ctx context.Context, p jobs.Principal, except
 		if except != "" {
 			keep = secrets.Hash(except)
 		}
-		if err := models.DeleteSessions(ctx, tx, p.Member.ID, keep); err != nil {
+		if err := access.DeleteSessions(ctx, tx, p.Member.ID, keep); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "logOutEverywhere", string(p.Member.ID), jobs.Payload{})

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -18,7 +19,7 @@ import (
 type SSOPolicy struct {
 	// Roles maps groups to roles. A person in several groups gets the highest role. Without one,
 	// the login is refused.
-	Roles map[string]models.Role
+	Roles map[string]access.Role
 	// Domains are the allowed domains of e-mail addresses; empty allows all.
 	Domains []string
 	// Account is the name of the account of new members.
@@ -34,8 +35,8 @@ type Identity struct {
 	Groups          []string
 }
 
-func (s SSOPolicy) roleOf(groups []string) models.Role {
-	best := models.Role("")
+func (s SSOPolicy) roleOf(groups []string) access.Role {
+	best := access.Role("")
 	for _, group := range groups {
 		if role := s.Roles[group]; slices.Index(memberRoles, role) > slices.Index(memberRoles, best) {
 			best = role
@@ -106,10 +107,10 @@ func (who Identity) key() string { return who.Issuer + " " + who.Subject }
 
 // findIdentity returns the member of an identity, locked, or nil. Its e-mail address finds one
 // that has not logged in this way before.
-func findIdentity(ctx context.Context, tx bun.Tx, who Identity, byEmail bool) (*models.Member, error) {
-	member, err := models.FindMemberBySubject(ctx, tx, who.key())
+func findIdentity(ctx context.Context, tx bun.Tx, who Identity, byEmail bool) (*access.Member, error) {
+	member, err := access.FindMemberBySubject(ctx, tx, who.key())
 	if errors.Is(err, sql.ErrNoRows) && byEmail {
-		member, err = models.FindMemberByEmail(ctx, tx, normalEmail(who.Email))
+		member, err = access.FindMemberByEmail(ctx, tx, normalEmail(who.Email))
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -120,15 +121,15 @@ func findIdentity(ctx context.Context, tx bun.Tx, who Identity, byEmail bool) (*
 	if member.SingleSignOn() && member.Subject != who.key() {
 		return nil, apierror.Forbidden("The address %s belongs to another person of your single sign-on. Ask an admin.", member.Email)
 	}
-	return models.LockMember(ctx, tx, member.ID)
+	return access.LockMember(ctx, tx, member.ID)
 }
 
 // turnAway records a refused login and ends the member's other ones.
-func (m *Members) turnAway(ctx context.Context, tx bun.Tx, member *models.Member, who Identity, from Visitor, refusal error) error {
+func (m *Members) turnAway(ctx context.Context, tx bun.Tx, member *access.Member, who Identity, from Visitor, refusal error) error {
 	target := ""
 	if member != nil {
 		target = string(member.ID)
-		if err := models.DeleteSessions(ctx, tx, member.ID, nil); err != nil {
+		if err := access.DeleteSessions(ctx, tx, member.ID, nil); err != nil {
 			return err
 		}
 	}
@@ -136,7 +137,7 @@ func (m *Members) turnAway(ctx context.Context, tx bun.Tx, member *models.Member
 		jobs.Payload{"email": text.Clip(text.Printable(who.Email), 254), "by": "single sign-on", "reason": refusal.Error()})
 }
 
-func (m *Members) welcome(ctx context.Context, tx bun.Tx, who Identity) (*models.Member, error) {
+func (m *Members) welcome(ctx context.Context, tx bun.Tx, who Identity) (*access.Member, error) {
 	house, err := ensureAccount(ctx, tx, m.SSO.Account, models.TierCritical)
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (m *Members) welcome(ctx context.Context, tx bun.Tx, who Identity) (*models
 }
 
 // adopt sets what the provider decides: the role, and that there is no password.
-func (m *Members) adopt(ctx context.Context, tx bun.Tx, member *models.Member, who Identity) error {
+func (m *Members) adopt(ctx context.Context, tx bun.Tx, member *access.Member, who Identity) error {
 	role := m.SSO.roleOf(who.Groups)
 	if member.Role == role && member.Subject == who.key() {
 		return nil
@@ -158,13 +159,13 @@ func (m *Members) adopt(ctx context.Context, tx bun.Tx, member *models.Member, w
 	note := jobs.Payload{"before": memberPayload(member), "by": "single sign-on"}
 	member.Role, member.Subject, member.PasswordHash = role, who.key(), ""
 	note["after"] = memberPayload(member)
-	if err := models.DeleteSessions(ctx, tx, member.ID, nil); err != nil {
+	if err := access.DeleteSessions(ctx, tx, member.ID, nil); err != nil {
 		return err
 	}
-	if err := models.DeleteInvitations(ctx, tx, member.ID); err != nil {
+	if err := access.DeleteInvitations(ctx, tx, member.ID); err != nil {
 		return err
 	}
-	if err := models.UpdateMember(ctx, tx, member); err != nil {
+	if err := access.UpdateMember(ctx, tx, member); err != nil {
 		return err
 	}
 	return jobs.Host.Audit(ctx, tx, "updateMember", string(member.ID), note)

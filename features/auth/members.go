@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 	"golang.org/x/text/unicode/norm"
@@ -33,7 +34,7 @@ type NewMember struct {
 	Email string
 	Name  string
 	// Role is VIEWER, OPERATOR or ADMIN.
-	Role models.Role
+	Role access.Role
 	// AccountID owns the jobs that the member submits; "" is the caller's account.
 	AccountID models.AccountID
 }
@@ -41,7 +42,7 @@ type NewMember struct {
 // Invitation is a link with which a member chooses a password, once. It is shown only when it
 // is made.
 type Invitation struct {
-	Member *models.Member
+	Member *access.Member
 	// Token follows /join/ in the link.
 	Token     string
 	ExpiresAt time.Time
@@ -53,7 +54,7 @@ const invitationTTL = 3 * 24 * time.Hour
 // maxMembers bounds the list of members.
 const maxMembers = 1_000
 
-var memberRoles = []models.Role{models.RoleViewer, models.RoleOperator, models.RoleAdmin}
+var memberRoles = []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin}
 
 var emailPattern = regexp.MustCompile("^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*$")
 
@@ -72,7 +73,7 @@ func validEmail(email string) error {
 	return nil
 }
 
-func validMemberRole(role models.Role) error {
+func validMemberRole(role access.Role) error {
 	if !slices.Contains(memberRoles, role) {
 		return apierror.Invalid("role", "The role of a member must be VIEWER, OPERATOR or ADMIN.")
 	}
@@ -80,23 +81,23 @@ func validMemberRole(role models.Role) error {
 }
 
 // List returns the members by e-mail, disabled ones included, at most 1,000. It is for ADMIN.
-func (m *Members) List(ctx context.Context, p jobs.Principal) ([]*models.Member, error) {
+func (m *Members) List(ctx context.Context, p jobs.Principal) ([]*access.Member, error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
-	all, err := models.ListMembers(ctx, m.DB, maxMembers)
+	all, err := access.ListMembers(ctx, m.DB, maxMembers)
 	return all, apierror.Wrap(err, "list members")
 }
 
 // Get returns a member, or NOT_FOUND. It is for ADMIN.
-func (m *Members) Get(ctx context.Context, p jobs.Principal, id models.MemberID) (*models.Member, error) {
+func (m *Members) Get(ctx context.Context, p jobs.Principal, id models.MemberID) (*access.Member, error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
 	if !id.Valid() {
 		return nil, apierror.NotFound("member")
 	}
-	member, err := models.GetMember(ctx, m.DB, id)
+	member, err := access.GetMember(ctx, m.DB, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "member"), "read member %s", id)
 	}
@@ -124,8 +125,8 @@ func (m *Members) Create(ctx context.Context, p jobs.Principal, in NewMember) (i
 }
 
 // insertMember writes a new member, in the name of p.
-func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember, subject string) (*models.Member, error) {
-	member := &models.Member{ID: models.NewMemberID(), AccountID: in.AccountID, Email: normalEmail(in.Email), Name: strings.TrimSpace(in.Name),
+func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember, subject string) (*access.Member, error) {
+	member := &access.Member{ID: models.NewMemberID(), AccountID: in.AccountID, Email: normalEmail(in.Email), Name: strings.TrimSpace(in.Name),
 		Role: in.Role, Subject: subject}
 	if member.Name == "" {
 		member.Name, _, _ = strings.Cut(member.Email, "@")
@@ -146,7 +147,7 @@ func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember
 		return nil, orNoAccount(err)
 	}
 	_, hash := secrets.NewToken() // nobody holds the secret
-	inserted, err := models.InsertMember(ctx, tx, member, models.NewKeyID(), hash)
+	inserted, err := access.InsertMember(ctx, tx, member, models.NewKeyID(), hash)
 	if err != nil {
 		return nil, err
 	}
@@ -163,26 +164,26 @@ func orNoAccount(err error) error {
 	return apierror.NotFound("account")
 }
 
-func memberPayload(member *models.Member) jobs.Payload {
+func memberPayload(member *access.Member) jobs.Payload {
 	return jobs.Payload{"email": member.Email, "name": member.Name, "role": member.Role, "account": member.AccountID}
 }
 
-func invite(ctx context.Context, tx bun.Tx, member *models.Member) (*Invitation, error) {
+func invite(ctx context.Context, tx bun.Tx, member *access.Member) (*Invitation, error) {
 	token, hash := secrets.NewToken()
-	expires, err := models.InsertInvitation(ctx, tx, hash, member.ID, invitationTTL)
+	expires, err := access.InsertInvitation(ctx, tx, hash, member.ID, invitationTTL)
 	return &Invitation{Member: member, Token: token, ExpiresAt: expires}, err
 }
 
 // MemberUpdate is the desired state of a member. A nil field keeps its value.
 type MemberUpdate struct {
 	Name *string
-	Role *models.Role
+	Role *access.Role
 }
 
 // Update changes a member's name and role. A new role ends the member's logins, so that it takes
 // effect at once everywhere. It is for ADMIN, and returns CONFLICT for one's own role.
-func (m *Members) Update(ctx context.Context, p jobs.Principal, id models.MemberID, in MemberUpdate) (*models.Member, error) {
-	return m.change(ctx, p, "updateMember", id, func(ctx context.Context, tx bun.Tx, member *models.Member) (jobs.Payload, error) {
+func (m *Members) Update(ctx context.Context, p jobs.Principal, id models.MemberID, in MemberUpdate) (*access.Member, error) {
+	return m.change(ctx, p, "updateMember", id, func(ctx context.Context, tx bun.Tx, member *access.Member) (jobs.Payload, error) {
 		note := jobs.Payload{"before": memberPayload(member)}
 		if in.Name != nil {
 			if err := validName(*in.Name); err != nil {
@@ -198,19 +199,19 @@ func (m *Members) Update(ctx context.Context, p jobs.Principal, id models.Member
 				return nil, apierror.Conflict("You cannot change your own role: another admin can.")
 			}
 			member.Role = *in.Role
-			if err := models.DeleteSessions(ctx, tx, id, nil); err != nil {
+			if err := access.DeleteSessions(ctx, tx, id, nil); err != nil {
 				return nil, err
 			}
 		}
 		note["after"] = memberPayload(member)
-		return note, models.UpdateMember(ctx, tx, member)
+		return note, access.UpdateMember(ctx, tx, member)
 	})
 }
 
 // Disable ends a member's logins and refuses new ones. It is for ADMIN, and returns CONFLICT for
 // the caller.
-func (m *Members) Disable(ctx context.Context, p jobs.Principal, id models.MemberID) (*models.Member, error) {
-	return m.change(ctx, p, "disableMember", id, func(ctx context.Context, tx bun.Tx, member *models.Member) (jobs.Payload, error) {
+func (m *Members) Disable(ctx context.Context, p jobs.Principal, id models.MemberID) (*access.Member, error) {
+	return m.change(ctx, p, "disableMember", id, func(ctx context.Context, tx bun.Tx, member *access.Member) (jobs.Payload, error) {
 		if isSelf(p, id) {
 			return nil, apierror.Conflict("You cannot disable yourself: another admin can.")
 		}
@@ -221,21 +222,21 @@ func (m *Members) Disable(ctx context.Context, p jobs.Principal, id models.Membe
 			}
 			member.DisabledAt = now
 		}
-		if err := models.DeleteInvitations(ctx, tx, id); err != nil {
+		if err := access.DeleteInvitations(ctx, tx, id); err != nil {
 			return nil, err
 		}
-		if err := models.DeleteSessions(ctx, tx, id, nil); err != nil {
+		if err := access.DeleteSessions(ctx, tx, id, nil); err != nil {
 			return nil, err
 		}
-		return jobs.Payload{"email": member.Email}, models.UpdateMember(ctx, tx, member)
+		return jobs.Payload{"email": member.Email}, access.UpdateMember(ctx, tx, member)
 	})
 }
 
 // Enable lets a disabled member log in again. It is for ADMIN.
-func (m *Members) Enable(ctx context.Context, p jobs.Principal, id models.MemberID) (*models.Member, error) {
-	return m.change(ctx, p, "enableMember", id, func(ctx context.Context, tx bun.Tx, member *models.Member) (jobs.Payload, error) {
+func (m *Members) Enable(ctx context.Context, p jobs.Principal, id models.MemberID) (*access.Member, error) {
+	return m.change(ctx, p, "enableMember", id, func(ctx context.Context, tx bun.Tx, member *access.Member) (jobs.Payload, error) {
 		member.DisabledAt = time.Time{}
-		return jobs.Payload{"email": member.Email}, models.UpdateMember(ctx, tx, member)
+		return jobs.Payload{"email": member.Email}, access.UpdateMember(ctx, tx, member)
 	})
 }
 
@@ -243,7 +244,7 @@ func (m *Members) Enable(ctx context.Context, p jobs.Principal, id models.Member
 // password. It is for ADMIN, and returns CONFLICT for a disabled member and for one of single
 // sign-on.
 func (m *Members) ResetPassword(ctx context.Context, p jobs.Principal, id models.MemberID) (invitation *Invitation, err error) {
-	_, err = m.change(ctx, p, "resetMemberPassword", id, func(ctx context.Context, tx bun.Tx, member *models.Member) (jobs.Payload, error) {
+	_, err = m.change(ctx, p, "resetMemberPassword", id, func(ctx context.Context, tx bun.Tx, member *access.Member) (jobs.Payload, error) {
 		switch {
 		case !member.DisabledAt.IsZero():
 			return nil, apierror.Conflict("This member is disabled: enable it first.")
@@ -251,10 +252,10 @@ func (m *Members) ResetPassword(ctx context.Context, p jobs.Principal, id models
 			return nil, apierror.Conflict("This member logs in with single sign-on and has no password here.")
 		}
 		member.PasswordHash = ""
-		if err := models.DeleteSessions(ctx, tx, id, nil); err != nil {
+		if err := access.DeleteSessions(ctx, tx, id, nil); err != nil {
 			return nil, err
 		}
-		if err := models.UpdateMember(ctx, tx, member); err != nil {
+		if err := access.UpdateMember(ctx, tx, member); err != nil {
 			return nil, err
 		}
 		var err error
@@ -270,9 +271,9 @@ func isSelf(p jobs.Principal, id models.MemberID) bool { return p.Member != nil 
 // and reads the caller's rights again under that lock: of two admins who disable each other at
 // once, the second is refused, so one always remains.
 func (m *Members) change(
-	ctx context.Context, p jobs.Principal, action string, id models.MemberID, do func(context.Context, bun.Tx, *models.Member) (jobs.Payload,
+	ctx context.Context, p jobs.Principal, action string, id models.MemberID, do func(context.Context, bun.Tx, *access.Member) (jobs.Payload,
 		error),
-) (member *models.Member, err error) {
+) (member *access.Member, err error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
@@ -284,13 +285,13 @@ func (m *Members) change(
 		if p.Member != nil {
 			both = append(both, p.Member.ID)
 		}
-		if err := models.LockMembers(ctx, tx, both); err != nil {
+		if err := access.LockMembers(ctx, tx, both); err != nil {
 			return err
 		}
 		if err := p.Revalidate(ctx, tx); err != nil {
 			return err
 		}
-		if member, err = models.GetMember(ctx, tx, id); err != nil {
+		if member, err = access.GetMember(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "member")
 		}
 		note, err := do(ctx, tx, member)
@@ -313,7 +314,7 @@ func (m *Members) Bootstrap(ctx context.Context, account, email string, another 
 		if err := postgres.Lock(ctx, tx, bootstrapLock); err != nil {
 			return err
 		}
-		n, err := models.CountMembers(ctx, tx)
+		n, err := access.CountMembers(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("count members: %w", err)
 		}
@@ -324,7 +325,7 @@ func (m *Members) Bootstrap(ctx context.Context, account, email string, another 
 		if err != nil {
 			return err
 		}
-		member, err := insertMember(ctx, tx, jobs.Host, NewMember{Email: email, Role: models.RoleAdmin, AccountID: house.ID}, "")
+		member, err := insertMember(ctx, tx, jobs.Host, NewMember{Email: email, Role: access.RoleAdmin, AccountID: house.ID}, "")
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +26,7 @@ func requireCode(t *testing.T, code apierror.Code, err error, note ...any) {
 }
 
 // newestAct returns the newest entry of the audit log.
-func newestAct(t *testing.T, s *jobstest.Stack) *models.AuditEntry {
+func newestAct(t *testing.T, s *jobstest.Stack) *access.AuditEntry {
 	t.Helper()
 	log, err := s.Reads.History.AuditLog(t.Context(), s.Admin, "", paging.Request{First: 1})
 	require.NoError(t, err)
@@ -40,7 +41,7 @@ func TestMember(t *testing.T) {
 
 		s := jobstest.New(t)
 		invitation, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: " Ａna@Example.COM", Name: "Ana",
-			Role: models.RoleOperator})
+			Role: access.RoleOperator})
 		require.NoError(t, err)
 		require.Equal(t, "ana@example.com", invitation.Member.Email, "NFKC folds look-alikes")
 
@@ -56,7 +57,7 @@ func TestMember(t *testing.T) {
 
 		p, err := s.Keys.Session(t.Context(), token)
 		require.NoError(t, err)
-		require.Equal(t, models.RoleOperator, p.Role)
+		require.Equal(t, access.RoleOperator, p.Role)
 		require.Equal(t, "ana@example.com", p.Member.Email)
 		require.Equal(t, s.Admin.AccountID, p.AccountID)
 		_, err = s.Operator.PauseQueue(t.Context(), p, models.TierPro, "", "")
@@ -78,18 +79,18 @@ func TestMember(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		s.NewMember(t, "ana@example.com", models.RoleViewer)
+		s.NewMember(t, "ana@example.com", access.RoleViewer)
 		for email, code := range map[string]apierror.Code{
 			"": apierror.CodeInvalidInput, "ana": apierror.CodeInvalidInput, "аna@example.com": apierror.CodeInvalidInput,
 			"a@b\r\nBcc: c@d": apierror.CodeInvalidInput, "ana@example.com\x00": apierror.CodeInvalidInput, "a@b@c": apierror.CodeInvalidInput,
 			strings.Repeat("a", 300) + "@b.de": apierror.CodeInvalidInput, "ANA@EXAMPLE.com": apierror.CodeConflict,
 		} {
-			_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: email, Role: models.RoleViewer})
+			_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: email, Role: access.RoleViewer})
 			requireCode(t, code, err, email)
 		}
-		_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: "b@example.com", Role: models.RoleWorker})
+		_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: "b@example.com", Role: access.RoleWorker})
 		requireCode(t, apierror.CodeInvalidInput, err)
-		_, err = s.Members.Create(t.Context(), s.Client, auth.NewMember{Email: "b@example.com", Role: models.RoleViewer})
+		_, err = s.Members.Create(t.Context(), s.Client, auth.NewMember{Email: "b@example.com", Role: access.RoleViewer})
 		requireCode(t, apierror.CodeForbidden, err)
 		keys, err := s.Keys.List(t.Context(), s.Admin, "")
 		require.NoError(t, err)
@@ -102,7 +103,7 @@ func TestMember(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		viewer := models.RoleViewer
+		viewer := access.RoleViewer
 		for name, end := range map[string]func(id models.MemberID) error{
 			"update": func(id models.MemberID) error {
 				_, err := s.Members.Update(t.Context(), s.Admin, id, auth.MemberUpdate{Role: &viewer})
@@ -114,7 +115,7 @@ func TestMember(t *testing.T) {
 				return err
 			},
 		} {
-			p, session := s.NewMember(t, name+"@example.com", models.RoleOperator)
+			p, session := s.NewMember(t, name+"@example.com", access.RoleOperator)
 			require.NoError(t, end(p.Member.ID), name)
 			lives, err := s.Keys.SessionLives(t.Context(), session)
 			require.NoError(t, err)
@@ -134,8 +135,8 @@ func TestMember(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		p, _ := s.NewMember(t, "ana@example.com", models.RoleAdmin)
-		viewer := models.RoleViewer
+		p, _ := s.NewMember(t, "ana@example.com", access.RoleAdmin)
+		viewer := access.RoleViewer
 
 		_, err := s.Members.Update(t.Context(), p, p.Member.ID, auth.MemberUpdate{Role: &viewer})
 		requireCode(t, apierror.CodeConflict, err)
@@ -147,7 +148,7 @@ func TestMember(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		p, first := s.NewMember(t, "ana@example.com", models.RoleViewer)
+		p, first := s.NewMember(t, "ana@example.com", access.RoleViewer)
 		second, err := s.Members.LogIn(t.Context(), "ANA@example.com", jobstest.Password, visitor)
 		require.NoError(t, err)
 
@@ -174,8 +175,8 @@ func TestMemberLogIn(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		s.NewMember(t, "ana@example.com", models.RoleViewer)
-		_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: "invited@example.com", Role: models.RoleViewer})
+		s.NewMember(t, "ana@example.com", access.RoleViewer)
+		_, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: "invited@example.com", Role: access.RoleViewer})
 		require.NoError(t, err)
 
 		for _, email := range []string{"ana@example.com", "nobody@example.com", "invited@example.com", "no address"} {
@@ -213,7 +214,7 @@ func TestSingleSignOn(t *testing.T) {
 	stack := func(t *testing.T) *jobstest.Stack {
 		s := jobstest.New(t)
 		s.Members.SSO = auth.SSOPolicy{
-			Roles: map[string]models.Role{"ops": models.RoleOperator, "staff": models.RoleViewer}, Domains: []string{"example.com"},
+			Roles: map[string]access.Role{"ops": access.RoleOperator, "staff": access.RoleViewer}, Domains: []string{"example.com"},
 			Account: "house",
 		}
 		return s
@@ -237,13 +238,13 @@ func TestSingleSignOn(t *testing.T) {
 		}
 		p, err := log(ana)
 		require.NoError(t, err)
-		require.Equal(t, models.RoleOperator, p.Role)
+		require.Equal(t, access.RoleOperator, p.Role)
 		first, err := s.Members.LogInIdentity(t.Context(), ana, visitor)
 		require.NoError(t, err)
 
 		p, err = log(as(func(who *auth.Identity) { who.Groups = []string{"staff"} }))
 		require.NoError(t, err)
-		require.Equal(t, models.RoleViewer, p.Role)
+		require.Equal(t, access.RoleViewer, p.Role)
 		_, err = s.Keys.Session(t.Context(), first)
 		requireCode(t, apierror.CodeUnauthenticated, err, "the old role ends everywhere")
 
@@ -260,7 +261,7 @@ func TestSingleSignOn(t *testing.T) {
 		t.Parallel()
 
 		s := stack(t)
-		p, _ := s.NewMember(t, "ana@example.com", models.RoleAdmin)
+		p, _ := s.NewMember(t, "ana@example.com", access.RoleAdmin)
 
 		_, err := s.Members.LogInIdentity(t.Context(), as(func(who *auth.Identity) { who.EmailVerified = false }), visitor)
 		requireCode(t, apierror.CodeForbidden, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -27,13 +28,13 @@ func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if !p.May(models.RoleViewer) {
+	if !p.May(access.RoleViewer) {
 		return "", apierror.Forbidden("The console is for operators and viewers: this key's role is %s.", p.Role)
 	}
 	token, hash := secrets.NewToken()
-	session := &models.Session{ID: models.NewSessionID(), KeyID: p.KeyID, Hash: hash}
+	session := &access.Session{ID: models.NewSessionID(), KeyID: p.KeyID, Hash: hash}
 	err = jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.InsertSession(ctx, tx, session, sessionTTL); err != nil {
+		if err := access.InsertSession(ctx, tx, session, sessionTTL); err != nil {
 			return err
 		}
 		return p.From(remote).Audit(ctx, tx, "logIn", string(session.ID), jobs.Payload{})
@@ -47,12 +48,12 @@ func (k *Keys) LogIn(ctx context.Context, secret, remote string) (string, error)
 // Session returns the principal of a session's secret, or ErrUnauthenticated. Revoking a key or
 // disabling a member ends its sessions. A member has the role that it has now.
 func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error) {
-	s, err := models.FindSession(ctx, k.DB, secrets.Hash(token), sessionIdle)
+	s, err := access.FindSession(ctx, k.DB, secrets.Hash(token), sessionIdle)
 	if err != nil {
 		return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session")
 	}
 	if s.MemberID != "" {
-		member, err := models.GetMember(ctx, k.DB, s.MemberID)
+		member, err := access.GetMember(ctx, k.DB, s.MemberID)
 		if err == nil && !member.DisabledAt.IsZero() {
 			err = sql.ErrNoRows
 		}
@@ -61,7 +62,7 @@ func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error
 		}
 		return principalOf(member, s.KeyID), nil
 	}
-	key, err := models.GetAPIKey(ctx, k.DB, s.KeyID)
+	key, err := access.GetAPIKey(ctx, k.DB, s.KeyID)
 	if err != nil {
 		return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the session's key")
 	}
@@ -71,14 +72,14 @@ func (k *Keys) Session(ctx context.Context, token string) (jobs.Principal, error
 // SessionLives reports whether a session is still valid. It does not count as a use of the
 // session.
 func (k *Keys) SessionLives(ctx context.Context, token string) (bool, error) {
-	lives, err := models.SessionLives(ctx, k.DB, secrets.Hash(token), sessionIdle)
+	lives, err := access.SessionLives(ctx, k.DB, secrets.Hash(token), sessionIdle)
 	return lives, apierror.Wrap(err, "look up the session")
 }
 
 // LogOut ends a session. It returns nil if there is none.
 func (k *Keys) LogOut(ctx context.Context, token string) error {
 	err := jobs.InTx(ctx, k.DB, func(ctx context.Context, tx bun.Tx) error {
-		session, err := models.DeleteSession(ctx, tx, secrets.Hash(token))
+		session, err := access.DeleteSession(ctx, tx, secrets.Hash(token))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -87,7 +88,7 @@ func (k *Keys) LogOut(ctx context.Context, token string) error {
 		}
 		p := jobs.Principal{KeyID: session.KeyID}
 		if session.MemberID != "" {
-			member, err := models.GetMember(ctx, tx, session.MemberID)
+			member, err := access.GetMember(ctx, tx, session.MemberID)
 			if err != nil {
 				return err
 			}

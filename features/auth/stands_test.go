@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestStands(t *testing.T) {
 	t.Parallel()
 
-	viewer := models.RoleViewer
+	viewer := access.RoleViewer
 	t.Run("LeavesOneOfTwoAdminsWhoRemoveEachOther", func(t *testing.T) {
 		t.Parallel()
 
@@ -33,8 +34,8 @@ func TestStands(t *testing.T) {
 			},
 		} {
 			for range 5 {
-				a, _ := s.NewMember(t, name+string(models.NewMemberID())[4:]+"@example.com", models.RoleAdmin)
-				b, _ := s.NewMember(t, name+string(models.NewMemberID())[4:]+"@example.com", models.RoleAdmin)
+				a, _ := s.NewMember(t, name+string(models.NewMemberID())[4:]+"@example.com", access.RoleAdmin)
+				b, _ := s.NewMember(t, name+string(models.NewMemberID())[4:]+"@example.com", access.RoleAdmin)
 				var both [2]error
 				var calls sync.WaitGroup
 				calls.Go(func() { both[0] = remove(t.Context(), a, b.Member.ID) })
@@ -55,9 +56,9 @@ func TestStands(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		disabled, _ := s.NewMember(t, "ana@example.com", models.RoleAdmin)
-		demoted, _ := s.NewMember(t, "bo@example.com", models.RoleAdmin)
-		key, secret, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{Name: "old", Role: models.RoleAdmin, AccountID: s.Admin.AccountID})
+		disabled, _ := s.NewMember(t, "ana@example.com", access.RoleAdmin)
+		demoted, _ := s.NewMember(t, "bo@example.com", access.RoleAdmin)
+		key, secret, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{Name: "old", Role: access.RoleAdmin, AccountID: s.Admin.AccountID})
 		require.NoError(t, err)
 		revoked, err := s.Keys.Authenticate(t.Context(), secret)
 		require.NoError(t, err)
@@ -70,9 +71,9 @@ func TestStands(t *testing.T) {
 		for name, p := range map[string]jobs.Principal{"disabled": disabled, "demoted": demoted, "revoked": revoked} {
 			_, err := s.Operator.PauseQueue(t.Context(), p, models.TierPro, "", "")
 			requireCode(t, apierror.CodeForbidden, err, name)
-			_, err = s.Members.Create(t.Context(), p, auth.NewMember{Email: "eve@example.com", Role: models.RoleAdmin})
+			_, err = s.Members.Create(t.Context(), p, auth.NewMember{Email: "eve@example.com", Role: access.RoleAdmin})
 			requireCode(t, apierror.CodeForbidden, err, name)
-			_, _, err = s.Keys.Create(t.Context(), p, auth.NewKey{Name: "more", Role: models.RoleAdmin, AccountID: s.Admin.AccountID})
+			_, _, err = s.Keys.Create(t.Context(), p, auth.NewKey{Name: "more", Role: access.RoleAdmin, AccountID: s.Admin.AccountID})
 			requireCode(t, apierror.CodeForbidden, err, name)
 			requireCode(t, apierror.CodeForbidden, s.Keys.Revoke(t.Context(), p, s.Client.KeyID), name)
 			_, err = s.Members.Enable(t.Context(), p, disabled.Member.ID)
@@ -91,7 +92,7 @@ func TestStands(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		_, secret, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{Name: "own", Role: models.RoleAdmin, AccountID: s.Admin.AccountID})
+		_, secret, err := s.Keys.Create(t.Context(), s.Admin, auth.NewKey{Name: "own", Role: access.RoleAdmin, AccountID: s.Admin.AccountID})
 		require.NoError(t, err)
 		own, err := s.Keys.Authenticate(t.Context(), secret)
 		require.NoError(t, err)

@@ -15,6 +15,8 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/uptrace/bun"
 )
 
@@ -26,12 +28,12 @@ import (
 // again: every action may be repeated.
 type Bulk struct {
 	DB    *bun.DB
-	Verbs map[models.BulkAction]Verb
+	Verbs map[joblist.BulkAction]Verb
 }
 
 // Verb applies its action to one job, which is still in the run in which it was matched. It
 // may be called again after it succeeded.
-type Verb func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error
+type Verb func(ctx context.Context, p jobs.Principal, op *joblist.BulkOperation, item *joblist.BulkItem) error
 
 // Roles holds the roles that perform the actions.
 type Roles struct {
@@ -43,36 +45,36 @@ type Roles struct {
 }
 
 // Verbs returns all actions.
-func (r Roles) Verbs() map[models.BulkAction]Verb {
-	return map[models.BulkAction]Verb{
-		models.BulkDelete: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+func (r Roles) Verbs() map[joblist.BulkAction]Verb {
+	return map[joblist.BulkAction]Verb{
+		joblist.BulkDelete: func(ctx context.Context, p jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 			_, err := r.Deleter.Delete(ctx, p, item.JobID)
 			return err
 		},
-		models.BulkSetTier: func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error {
+		joblist.BulkSetTier: func(ctx context.Context, p jobs.Principal, op *joblist.BulkOperation, item *joblist.BulkItem) error {
 			_, err := r.Operator.SetJobTier(ctx, p, item.JobID, op.Tier)
 			return err
 		},
-		models.BulkSetPriority: func(ctx context.Context, p jobs.Principal, op *models.BulkOperation, item *models.BulkItem) error {
+		joblist.BulkSetPriority: func(ctx context.Context, p jobs.Principal, op *joblist.BulkOperation, item *joblist.BulkItem) error {
 			_, err := r.Operator.SetJobPriority(ctx, p, item.JobID, *op.Priority)
 			return err
 		},
-		models.BulkCancel: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+		joblist.BulkCancel: func(ctx context.Context, p jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 			_, err := r.Canceller.Cancel(ctx, p, item.JobID)
 			return err
 		},
-		models.BulkRetry: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+		joblist.BulkRetry: func(ctx context.Context, p jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 			_, err := r.Retrier.Retry(ctx, p, item.JobID, false)
 			return err
 		},
-		models.BulkRedrive: func(ctx context.Context, p jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+		joblist.BulkRedrive: func(ctx context.Context, p jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 			return r.DeadLetters.RedriveRun(ctx, p, item.JobID, item.Run)
 		},
 	}
 }
 
 // operatorsAlone holds the actions that only operators may perform.
-var operatorsAlone = map[models.BulkAction]bool{models.BulkRedrive: true, models.BulkSetTier: true}
+var operatorsAlone = map[joblist.BulkAction]bool{joblist.BulkRedrive: true, joblist.BulkSetTier: true}
 
 const (
 	// MaxBulkJobs is the maximum number of jobs of one operation.
@@ -85,7 +87,7 @@ const (
 
 // defaultPace is the default pace of an operation, in items per minute. Actions that cause GPU
 // work are slow.
-func defaultPace(action models.BulkAction) int {
+func defaultPace(action joblist.BulkAction) int {
 	if action.Reopens() {
 		return 600
 	}
@@ -94,8 +96,8 @@ func defaultPace(action models.BulkAction) int {
 
 // Request says what to do to which jobs. A nil pointer means the default.
 type Request struct {
-	Action models.BulkAction
-	Filter models.JobFilter
+	Action joblist.BulkAction
+	Filter joblist.JobFilter
 	// IDs, if not empty, are the jobs, at most MaxBulkIDs. The filter narrows them further.
 	IDs []models.JobID
 	// Tier is what SET_TIER sets, Priority, from -100 to 100, what SET_PRIORITY sets.
@@ -129,7 +131,7 @@ type RedriveRequest struct {
 // Redrive begins an operation that redrives the open dead letters that the filter matches,
 // oldest jobs first. Unless the filter names an audience or a cause, these are only the
 // operators' dead letters.
-func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) (*models.BulkOperation, error) {
+func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) (*joblist.BulkOperation, error) {
 	if err := query.ValidDeadLetterFilter(r.Filter); err != nil {
 		return nil, err
 	}
@@ -137,20 +139,20 @@ func (b *Bulk) Redrive(ctx context.Context, p jobs.Principal, r RedriveRequest) 
 		return nil, apierror.Invalid("limit", "limit must be from 1 to %d; it is %d.", maxRedrives, r.Limit)
 	}
 	r.Filter = query.ForAudience(r.Filter)
-	op, err := b.newOperation(p, Request{Action: models.BulkRedrive, PerMinute: r.PerMinute, Canary: r.Canary})
+	op, err := b.newOperation(p, Request{Action: joblist.BulkRedrive, PerMinute: r.PerMinute, Canary: r.Canary})
 	if err != nil {
 		return nil, err
 	}
 	return op, b.start(ctx, p, "redriveDeadLetters", op, r.Filter, func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.InsertBulkDeadLetters(ctx, tx, op.ID, r.Filter, r.Limit)
+		return joblist.InsertBulkDeadLetters(ctx, tx, op.ID, r.Filter, r.Limit)
 	})
 }
 
-func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation, error) {
-	op := &models.BulkOperation{
+func (b *Bulk) newOperation(p jobs.Principal, r Request) (*joblist.BulkOperation, error) {
+	op := &joblist.BulkOperation{
 		ID: models.NewBulkID(), Action: r.Action, Tier: r.Tier, Priority: r.Priority, PerMinute: defaultPace(r.Action),
 		AccountID: p.AccountID, StartedBy: p.KeyID, Role: p.Role, RequestKey: r.Key,
-		Errors: []*models.BulkError{}, Outcomes: map[string]int{},
+		Errors: []*joblist.BulkError{}, Outcomes: map[string]int{},
 	}
 	if r.PerMinute != nil {
 		op.PerMinute = *r.PerMinute
@@ -160,19 +162,19 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 	}
 	op.CanaryOver = op.Canary == 0
 	switch {
-	case !p.May(models.RoleClient):
+	case !p.May(access.RoleClient):
 		return nil, apierror.Forbidden("Bulk operations are for clients and operators: this key's role is %s.", p.Role)
 	case b.Verbs[r.Action] == nil:
 		return nil, apierror.Invalid("action", "There is no action %s.", text.Clip(string(r.Action), 32))
-	case operatorsAlone[r.Action] && !p.May(models.RoleOperator):
+	case operatorsAlone[r.Action] && !p.May(access.RoleOperator):
 		return nil, apierror.Forbidden("The action %s is for operators: this key's role is %s.", r.Action, p.Role)
-	case r.Action != models.BulkSetTier && r.Tier != "":
+	case r.Action != joblist.BulkSetTier && r.Tier != "":
 		return nil, apierror.Invalid("tier", "tier goes with no action but SET_TIER: leave it out.")
-	case r.Action == models.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
+	case r.Action == joblist.BulkSetTier && !slices.Contains(models.Tiers, r.Tier):
 		return nil, apierror.Invalid("tier", "SET_TIER needs the tier to set.")
-	case r.Action != models.BulkSetPriority && r.Priority != nil:
+	case r.Action != joblist.BulkSetPriority && r.Priority != nil:
 		return nil, apierror.Invalid("priority", "priority goes with no action but SET_PRIORITY: leave it out.")
-	case r.Action == models.BulkSetPriority && r.Priority == nil:
+	case r.Action == joblist.BulkSetPriority && r.Priority == nil:
 		return nil, apierror.Invalid("priority", "SET_PRIORITY needs the priority to set.")
 	case r.Priority != nil && (*r.Priority < -submit.MaxPriority || *r.Priority > submit.MaxPriority):
 		return nil, apierror.Invalid("priority", "priority must be from %d to %d; it is %d.", -submit.MaxPriority, submit.MaxPriority,
@@ -188,19 +190,19 @@ func (b *Bulk) newOperation(p jobs.Principal, r Request) (*models.BulkOperation,
 }
 
 func (b *Bulk) start(
-	ctx context.Context, p jobs.Principal, as string, op *models.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),
+	ctx context.Context, p jobs.Principal, as string, op *joblist.BulkOperation, filter any, match func(context.Context, bun.Tx) (int, error),
 ) error {
 	var err error
 	if op.Filter, err = json.Marshal(filter); err != nil {
 		return fmt.Errorf("encode a filter: %w", err)
 	}
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.InsertBulkOperation(ctx, tx, op); err != nil {
+		if err := joblist.InsertBulkOperation(ctx, tx, op); err != nil {
 			return err
 		}
 		// Concurrent calls may exceed the limit a little. It only prevents one account from
 		// filling the table.
-		open, err := models.CountOpenBulk(ctx, tx, op.AccountID)
+		open, err := joblist.CountOpenBulk(ctx, tx, op.AccountID)
 		if err != nil {
 			return err
 		}
@@ -214,7 +216,7 @@ func (b *Bulk) start(
 		if op.Matched > MaxBulkJobs {
 			return errTooManyJobs
 		}
-		if err := models.SetBulkMatched(ctx, tx, op); err != nil {
+		if err := joblist.SetBulkMatched(ctx, tx, op); err != nil {
 			return err
 		}
 		return auditBulk(ctx, p, tx, as, op, jobs.Payload{"action": op.Action, "filter": op.Filter, "tier": op.Tier, "matched": op.Matched})
@@ -224,11 +226,11 @@ func (b *Bulk) start(
 
 // Get returns an operation, or NOT_FOUND. Operators see all operators' operations, of any
 // account, because these concern every account's jobs.
-func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
+func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*joblist.BulkOperation, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("bulk operation")
 	}
-	op, err := models.GetBulkOperation(ctx, b.DB, id)
+	op, err := joblist.GetBulkOperation(ctx, b.DB, id)
 	if err == nil && !seesBulk(p, op) {
 		return nil, apierror.NotFound("bulk operation")
 	}
@@ -240,53 +242,53 @@ func (b *Bulk) Get(ctx context.Context, p jobs.Principal, id models.BulkID) (*mo
 
 // List lists the operations that the caller may see, newest first. With open it lists only
 // unfinished ones.
-func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.Request) (*paging.Page[*models.BulkOperation], error) {
+func (b *Bulk) List(ctx context.Context, p jobs.Principal, open bool, of paging.Request) (*paging.Page[*joblist.BulkOperation], error) {
 	all := paging.ListOf("bulk", p.Scope(), open)
 	mark, err := all.Begin(of)
 	if err != nil {
 		return nil, err
 	}
-	filter := models.BulkFilter{Open: open}
-	if !p.May(models.RoleViewer) {
+	filter := joblist.BulkFilter{Open: open}
+	if !p.May(access.RoleViewer) {
 		filter.AccountID = p.AccountID
 	}
-	found, err := models.ListBulkOperations(ctx, b.DB, filter, models.BulkID(mark), of.First+1)
+	found, err := joblist.ListBulkOperations(ctx, b.DB, filter, models.BulkID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list bulk operations: %w", err)
 	}
-	return paging.NewPage(all, found, of.First, func(op *models.BulkOperation) string { return string(op.ID) }), nil
+	return paging.NewPage(all, found, of.First, func(op *joblist.BulkOperation) string { return string(op.ID) }), nil
 }
 
-func seesBulk(p jobs.Principal, op *models.BulkOperation) bool {
-	return p.May(models.RoleViewer) || op.Role == models.RoleClient && p.Sees(op.AccountID)
+func seesBulk(p jobs.Principal, op *joblist.BulkOperation) bool {
+	return p.May(access.RoleViewer) || op.Role == access.RoleClient && p.Sees(op.AccountID)
 }
 
 // Pause stops an operation after the jobs in progress. It returns CONFLICT for a finished one.
-func (b *Bulk) Pause(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, "pauseBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+func (b *Bulk) Pause(ctx context.Context, p jobs.Principal, id models.BulkID) (*joblist.BulkOperation, error) {
+	return b.steer(ctx, p, "pauseBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *joblist.BulkOperation) error {
 		op.Paused = true
-		return models.SteerBulkOperation(ctx, tx, op)
+		return joblist.SteerBulkOperation(ctx, tx, op)
 	})
 }
 
 // Resume continues a paused operation, also one that its canary paused. It returns CONFLICT
 // for a finished one.
-func (b *Bulk) Resume(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, "resumeBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *models.BulkOperation) error {
+func (b *Bulk) Resume(ctx context.Context, p jobs.Principal, id models.BulkID) (*joblist.BulkOperation, error) {
+	return b.steer(ctx, p, "resumeBulkOperation", id, func(ctx context.Context, tx bun.Tx, op *joblist.BulkOperation) error {
 		op.Paused = false
-		return models.SteerBulkOperation(ctx, tx, op)
+		return joblist.SteerBulkOperation(ctx, tx, op)
 	})
 }
 
 // Cancel ends an operation after the jobs in progress; the others stay as they are. It returns
 // CONFLICT for a finished one.
-func (b *Bulk) Cancel(ctx context.Context, p jobs.Principal, id models.BulkID) (*models.BulkOperation, error) {
-	return b.steer(ctx, p, "cancelBulkOperation", id, models.EndBulkOperation)
+func (b *Bulk) Cancel(ctx context.Context, p jobs.Principal, id models.BulkID) (*joblist.BulkOperation, error) {
+	return b.steer(ctx, p, "cancelBulkOperation", id, joblist.EndBulkOperation)
 }
 
 func (b *Bulk) steer(
-	ctx context.Context, p jobs.Principal, as string, id models.BulkID, change func(context.Context, bun.Tx, *models.BulkOperation) error,
-) (op *models.BulkOperation, err error) {
+	ctx context.Context, p jobs.Principal, as string, id models.BulkID, change func(context.Context, bun.Tx, *joblist.BulkOperation) error,
+) (op *joblist.BulkOperation, err error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -294,7 +296,7 @@ func (b *Bulk) steer(
 		return nil, err
 	}
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
-		if op, err = models.LockBulkOperation(ctx, tx, id); err != nil {
+		if op, err = joblist.LockBulkOperation(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "bulk operation")
 		}
 		if !op.FinishedAt.IsZero() {
@@ -313,8 +315,8 @@ func (b *Bulk) steer(
 
 // auditBulk adds an operator's action on an operation to the audit log. Clients act on their
 // own jobs, which is not logged.
-func auditBulk(ctx context.Context, p jobs.Principal, tx bun.Tx, as string, op *models.BulkOperation, more jobs.Payload) error {
-	if !p.May(models.RoleOperator) {
+func auditBulk(ctx context.Context, p jobs.Principal, tx bun.Tx, as string, op *joblist.BulkOperation, more jobs.Payload) error {
+	if !p.May(access.RoleOperator) {
 		return nil
 	}
 	return p.Audit(ctx, tx, as, string(op.ID), more)

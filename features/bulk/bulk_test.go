@@ -15,19 +15,21 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
 // cancelling starts an operation that cancels n jobs of the client's.
-func cancelling(t *testing.T, n int, r bulk.Request) (*jobstest.Stack, []models.JobID, *models.BulkOperation) {
+func cancelling(t *testing.T, n int, r bulk.Request) (*jobstest.Stack, []models.JobID, *joblist.BulkOperation) {
 	t.Helper()
 	s := jobstest.New(t)
 	var ids []models.JobID
 	for range n {
 		ids = append(ids, s.Submit(t).ID)
 	}
-	r.Action = models.BulkCancel
+	r.Action = joblist.BulkCancel
 	op, err := s.Bulk.Start(t.Context(), s.Client, r)
 	require.NoError(t, err)
 	require.Equal(t, n, op.Matched)
@@ -35,9 +37,9 @@ func cancelling(t *testing.T, n int, r bulk.Request) (*jobstest.Stack, []models.
 }
 
 // verb returns a Bulk whose CANCEL calls act.
-func verb(s *jobstest.Stack, act func(ctx context.Context, item *models.BulkItem) error) *bulk.Bulk {
-	return &bulk.Bulk{DB: s.DB, Verbs: map[models.BulkAction]bulk.Verb{
-		models.BulkCancel: func(ctx context.Context, _ jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+func verb(s *jobstest.Stack, act func(ctx context.Context, item *joblist.BulkItem) error) *bulk.Bulk {
+	return &bulk.Bulk{DB: s.DB, Verbs: map[joblist.BulkAction]bulk.Verb{
+		joblist.BulkCancel: func(ctx context.Context, _ jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 			return act(ctx, item)
 		},
 	}}
@@ -49,7 +51,7 @@ func TestBulk(t *testing.T) {
 	t.Run("ActsOnTheJobsThatMatchedAtItsStart", func(t *testing.T) {
 		t.Parallel()
 
-		s, ids, op := cancelling(t, 5, bulk.Request{Filter: models.JobFilter{Model: "testcard"}})
+		s, ids, op := cancelling(t, 5, bulk.Request{Filter: joblist.JobFilter{Model: "testcard"}})
 		late := s.Submit(t)
 
 		over := jobstest.FinishBulk(t, s, op.ID)
@@ -83,7 +85,7 @@ func TestBulk(t *testing.T) {
 		}
 		before := s.Dump(t)
 
-		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, DryRun: true})
+		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel, DryRun: true})
 
 		require.NoError(t, err)
 		require.Equal(t, 3, op.Matched)
@@ -114,7 +116,7 @@ func TestBulk(t *testing.T) {
 		var processes sync.WaitGroup
 		errs := make([]error, 3)
 		for i := range errs {
-			b := verb(s, func(_ context.Context, item *models.BulkItem) error {
+			b := verb(s, func(_ context.Context, item *joblist.BulkItem) error {
 				mu.Lock()
 				defer mu.Unlock()
 				acted[item.JobID]++
@@ -148,18 +150,18 @@ func TestBulk(t *testing.T) {
 		for range 30 {
 			s.Submit(t)
 		}
-		all := bulk.Request{Action: models.BulkSetPriority, Priority: new(1), PerMinute: new(60_000)}
+		all := bulk.Request{Action: joblist.BulkSetPriority, Priority: new(1), PerMinute: new(60_000)}
 		for range 9 {
 			_, err := s.Bulk.Start(t.Context(), s.Client, all)
 			require.NoError(t, err)
 		}
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		own := jobstest.SubmitAs(t, s, stranger, func(*submit.Submission) {})
 		late, err := s.Bulk.Start(t.Context(), stranger, all)
 		require.NoError(t, err)
 		var acted []models.JobID
-		b := &bulk.Bulk{DB: s.DB, Verbs: map[models.BulkAction]bulk.Verb{
-			models.BulkSetPriority: func(_ context.Context, _ jobs.Principal, _ *models.BulkOperation, item *models.BulkItem) error {
+		b := &bulk.Bulk{DB: s.DB, Verbs: map[joblist.BulkAction]bulk.Verb{
+			joblist.BulkSetPriority: func(_ context.Context, _ jobs.Principal, _ *joblist.BulkOperation, item *joblist.BulkItem) error {
 				acted = append(acted, item.JobID)
 				return nil
 			},
@@ -180,11 +182,11 @@ func TestBulk(t *testing.T) {
 
 		s, ids, op := cancelling(t, 2, bulk.Request{PerMinute: new(60)})
 		var acted []models.JobID
-		other := verb(s, func(_ context.Context, item *models.BulkItem) error {
+		other := verb(s, func(_ context.Context, item *joblist.BulkItem) error {
 			acted = append(acted, item.JobID)
 			return nil
 		})
-		slow := verb(s, func(_ context.Context, item *models.BulkItem) error {
+		slow := verb(s, func(_ context.Context, item *joblist.BulkItem) error {
 			require.Equal(t, 1, jobstest.BulkPass(t, s, other, "5 s"))
 			acted = append(acted, item.JobID)
 			return nil
@@ -204,7 +206,7 @@ func TestBulk(t *testing.T) {
 			// The process dies in its second item, before or after the job changed.
 			ctx, kill := context.WithCancel(t.Context())
 			turn := 0
-			dying := verb(s, func(ctx context.Context, item *models.BulkItem) error {
+			dying := verb(s, func(ctx context.Context, item *joblist.BulkItem) error {
 				if turn++; turn < 2 || acts {
 					_, err := s.Canceller.Cancel(ctx, s.Client, item.JobID)
 					require.NoError(t, err)
@@ -238,14 +240,14 @@ func TestBulk(t *testing.T) {
 			lease.Completion{Video: new(s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("video")))})
 		require.NoError(t, err)
 		s.Submit(t)
-		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})
+		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel})
 		require.NoError(t, err)
 
 		over := jobstest.FinishBulk(t, s, op.ID)
 
 		require.Equal(t, 1, over.Done)
 		require.Equal(t, 1, over.Failed)
-		require.Equal(t, []*models.BulkError{{
+		require.Equal(t, []*joblist.BulkError{{
 			Code: "CONFLICT", Message: "This job is COMPLETED: it is too late to cancel it.", Field: []string{string(done.ID)},
 		}}, over.Errors)
 	})
@@ -254,7 +256,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 110, bulk.Request{PerMinute: new(60_000)})
-		refusing := verb(s, func(context.Context, *models.BulkItem) error {
+		refusing := verb(s, func(context.Context, *joblist.BulkItem) error {
 			return apierror.Conflict("no")
 		})
 		for range 100 {
@@ -267,14 +269,14 @@ func TestBulk(t *testing.T) {
 
 		require.False(t, over.FinishedAt.IsZero())
 		require.Equal(t, 110, over.Failed)
-		require.Len(t, over.Errors, models.MaxBulkErrors)
+		require.Len(t, over.Errors, joblist.MaxBulkErrors)
 	})
 
 	t.Run("RetriesAfterAnInternalErrorAndThenGivesUp", func(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, bulk.Request{})
-		broken := verb(s, func(_ context.Context, item *models.BulkItem) error {
+		broken := verb(s, func(_ context.Context, item *joblist.BulkItem) error {
 			if item.JobID == ids[0] {
 				return errors.New("the disk is on fire")
 			}
@@ -298,7 +300,7 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 2, bulk.Request{})
-		full := verb(s, func(_ context.Context, item *models.BulkItem) error {
+		full := verb(s, func(_ context.Context, item *joblist.BulkItem) error {
 			if item.JobID == ids[0] {
 				return apierror.Later(apierror.CodeQuotaExceeded, time.Hour, "full")
 			}
@@ -326,7 +328,7 @@ func TestBulk(t *testing.T) {
 		over := jobstest.FinishBulk(t, s, op.ID)
 
 		require.Zero(t, over.Done)
-		require.Equal(t, []models.BulkOutcome{{Code: "CONFLICT", Jobs: 1}}, over.Failures())
+		require.Equal(t, []joblist.BulkOutcome{{Code: "CONFLICT", Jobs: 1}}, over.Failures())
 		require.Contains(t, over.Errors[0].Message, "has started another run")
 		require.Equal(t, models.JobQueued, s.Reload(t, ids[0]).Status)
 	})
@@ -335,17 +337,17 @@ func TestBulk(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 2, bulk.Request{PerMinute: new(60)})
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		colleague := s.NewKey(t, s.Account, models.RoleClient)
-		operators, err := s.Bulk.Start(t.Context(), s.NewKey(t, s.Account, models.RoleOperator), bulk.Request{Action: models.BulkCancel})
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
+		colleague := s.NewKey(t, s.Account, access.RoleClient)
+		operators, err := s.Bulk.Start(t.Context(), s.NewKey(t, s.Account, access.RoleOperator), bulk.Request{Action: joblist.BulkCancel})
 		require.NoError(t, err)
 
-		foreign, err := s.Bulk.Start(t.Context(), stranger, bulk.Request{Action: models.BulkCancel})
+		foreign, err := s.Bulk.Start(t.Context(), stranger, bulk.Request{Action: joblist.BulkCancel})
 		require.NoError(t, err)
 		require.Zero(t, foreign.Matched)
-		_, err = s.Bulk.Start(t.Context(), stranger, bulk.Request{Action: models.BulkCancel, Filter: models.JobFilter{AccountID: s.Account.ID}})
+		_, err = s.Bulk.Start(t.Context(), stranger, bulk.Request{Action: joblist.BulkCancel, Filter: joblist.JobFilter{AccountID: s.Account.ID}})
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
-		_, err = s.Bulk.Start(t.Context(), s.Enrolment, bulk.Request{Action: models.BulkCancel})
+		_, err = s.Bulk.Start(t.Context(), s.Enrolment, bulk.Request{Action: joblist.BulkCancel})
 		jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		_, err = s.Bulk.Get(t.Context(), colleague, op.ID)
 		require.NoError(t, err)
@@ -353,7 +355,7 @@ func TestBulk(t *testing.T) {
 			op.ID: stranger, operators.ID: colleague, models.NewBulkID(): s.Admin, "bulk_1": s.Admin, "": s.Admin,
 		} {
 			before := s.Dump(t)
-			for _, call := range []func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){s.Bulk.Get, s.Bulk.Pause,
+			for _, call := range []func(context.Context, jobs.Principal, models.BulkID) (*joblist.BulkOperation, error){s.Bulk.Get, s.Bulk.Pause,
 				s.Bulk.Resume} {
 				_, err := call(t.Context(), p, id)
 				jobstest.RequireCode(t, err, apierror.CodeNotFound)
@@ -369,19 +371,19 @@ func TestBulk(t *testing.T) {
 		before := s.Dump(t)
 		for field, r := range map[string]bulk.Request{
 			"action":       {Action: "EXPLODE"},
-			"tier":         {Action: models.BulkCancel, Tier: models.TierPro},
-			"perMinute":    {Action: models.BulkCancel, PerMinute: new(0)},
-			"canary":       {Action: models.BulkCancel, Canary: new(-1)},
-			"filter.model": {Action: models.BulkCancel, Filter: models.JobFilter{Model: "\x00"}},
+			"tier":         {Action: joblist.BulkCancel, Tier: models.TierPro},
+			"perMinute":    {Action: joblist.BulkCancel, PerMinute: new(0)},
+			"canary":       {Action: joblist.BulkCancel, Canary: new(-1)},
+			"filter.model": {Action: joblist.BulkCancel, Filter: joblist.JobFilter{Model: "\x00"}},
 		} {
 			for _, r.DryRun = range []bool{false, true} {
 				_, err := s.Bulk.Start(t.Context(), s.Client, r)
 				jobstest.RequireInvalid(t, err, field)
 			}
 		}
-		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, PerMinute: new(60_001)})
+		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel, PerMinute: new(60_001)})
 		jobstest.RequireInvalid(t, err, "perMinute")
-		_, err = s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, Canary: new(1_001)})
+		_, err = s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel, Canary: new(1_001)})
 		jobstest.RequireInvalid(t, err, "canary")
 		require.Equal(t, before, s.Dump(t))
 	})
@@ -391,12 +393,12 @@ func TestBulk(t *testing.T) {
 
 		s, _, _ := cancelling(t, 1, bulk.Request{})
 		for range 19 {
-			_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})
+			_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel})
 			require.NoError(t, err)
 		}
 		before := s.Dump(t)
 
-		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel})
+		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel})
 
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 		require.Equal(t, before, s.Dump(t))
@@ -435,24 +437,24 @@ func TestBulkVerbs(t *testing.T) {
 		require.NoError(t, err)
 
 		deleting, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
-			Action: models.BulkDelete, Filter: models.JobFilter{Status: []models.JobStatus{models.JobCancelled}},
+			Action: joblist.BulkDelete, Filter: joblist.JobFilter{Status: []models.JobStatus{models.JobCancelled}},
 		})
 		require.NoError(t, err)
 		moving, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{
-			Action: models.BulkSetTier, Tier: models.TierBatch, Filter: models.JobFilter{Status: []models.JobStatus{models.JobQueued}},
+			Action: joblist.BulkSetTier, Tier: models.TierBatch, Filter: joblist.JobFilter{Status: []models.JobStatus{models.JobQueued}},
 		})
 		require.NoError(t, err)
 		ordering, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
-			Action: models.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
+			Action: joblist.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
 		})
 		require.NoError(t, err)
 		again, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
-			Action: models.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
+			Action: joblist.BulkSetPriority, Priority: new(-5), Eligible: true, IDs: []models.JobID{over.ID, waiting.ID}, Key: "once",
 		})
 		require.NoError(t, err)
 		require.Equal(t, ordering.ID, again.ID)
 		_, err = s.Bulk.Start(t.Context(), s.Client, bulk.Request{
-			Action: models.BulkSetPriority, Priority: new(5), IDs: []models.JobID{waiting.ID}, Key: "once",
+			Action: joblist.BulkSetPriority, Priority: new(5), IDs: []models.JobID{waiting.ID}, Key: "once",
 		})
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		_, err = s.Bulk.Pass(t.Context())
@@ -467,9 +469,9 @@ func TestBulkVerbs(t *testing.T) {
 		require.False(t, s.Reload(t, over.ID).DeletedAt.IsZero())
 		require.Equal(t, models.TierBatch, s.Reload(t, waiting.ID).Lane)
 		for _, r := range []bulk.Request{
-			{Action: models.BulkSetPriority}, {Action: models.BulkSetPriority, Priority: new(101)},
-			{Action: models.BulkSetPriority, Priority: new(-101)},
-			{Action: models.BulkCancel, Priority: new(0)},
+			{Action: joblist.BulkSetPriority}, {Action: joblist.BulkSetPriority, Priority: new(101)},
+			{Action: joblist.BulkSetPriority, Priority: new(-101)},
+			{Action: joblist.BulkCancel, Priority: new(0)},
 		} {
 			_, err := s.Bulk.Start(t.Context(), s.Admin, r)
 			jobstest.RequireInvalid(t, err, "priority")
@@ -478,8 +480,8 @@ func TestBulkVerbs(t *testing.T) {
 			who jobs.Principal
 			bulk.Request
 		}{
-			"tier": {s.Admin, bulk.Request{Action: models.BulkSetTier}},
-			"":     {s.Client, bulk.Request{Action: models.BulkSetTier, Tier: models.TierBatch}},
+			"tier": {s.Admin, bulk.Request{Action: joblist.BulkSetTier}},
+			"":     {s.Client, bulk.Request{Action: joblist.BulkSetTier, Tier: models.TierBatch}},
 		} {
 			_, err := s.Bulk.Start(t.Context(), r.who, r.Request)
 			if field == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +44,7 @@ func TestBulkControl(t *testing.T) {
 		t.Parallel()
 
 		s, ids, op := cancelling(t, 3, bulk.Request{PerMinute: new(60)})
-		b := verb(s, func(ctx context.Context, item *models.BulkItem) error { // during the first item
+		b := verb(s, func(ctx context.Context, item *joblist.BulkItem) error { // during the first item
 			_, err := s.Bulk.Cancel(ctx, s.Client, op.ID)
 			return err
 		})
@@ -63,7 +64,7 @@ func TestBulkControl(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 5, bulk.Request{PerMinute: new(60)})
-		b := verb(s, func(ctx context.Context, _ *models.BulkItem) error {
+		b := verb(s, func(ctx context.Context, _ *joblist.BulkItem) error {
 			_, err := s.Bulk.Pause(ctx, s.Client, op.ID)
 			return err
 		})
@@ -75,7 +76,7 @@ func TestBulkControl(t *testing.T) {
 		t.Parallel()
 
 		s, _, op := cancelling(t, 6, bulk.Request{Canary: new(2)})
-		refusing := verb(s, func(context.Context, *models.BulkItem) error {
+		refusing := verb(s, func(context.Context, *joblist.BulkItem) error {
 			return apierror.Conflict("no")
 		})
 		require.Equal(t, 2, jobstest.BulkPass(t, s, refusing, "5 s"))

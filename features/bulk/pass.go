@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -47,7 +49,7 @@ func (b *Bulk) Pass(ctx context.Context) (int, error) {
 	batch := map[models.AccountID]int{}
 	done := 0
 	for ctx.Err() == nil {
-		due, err := models.ListDueBulk(ctx, b.DB, served, spent, bulkAtOnce)
+		due, err := joblist.ListDueBulk(ctx, b.DB, served, spent, bulkAtOnce)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("find due bulk operations: %w", err))
 		}
@@ -74,13 +76,13 @@ func (b *Bulk) Pass(ctx context.Context) (int, error) {
 // Sweep deletes rows of operations that ended long ago, and returns how many it deleted. One
 // call has a limit.
 func (b *Bulk) Sweep(ctx context.Context) (int, error) {
-	n, err := models.DeleteOldBulk(ctx, b.DB, bulkAge, bulkSweep)
+	n, err := joblist.DeleteOldBulk(ctx, b.DB, bulkAge, bulkSweep)
 	return n, apierror.Wrap(err, "delete old bulk operations")
 }
 
 // turn is a process's share of an operation now: that many of its items, among the first upTo.
 type turn struct {
-	op    *models.BulkOperation
+	op    *joblist.BulkOperation
 	p     jobs.Principal
 	items int
 	upTo  int
@@ -105,7 +107,7 @@ func (b *Bulk) serve(ctx context.Context, id models.BulkID) (int, error) {
 func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
 		t = turn{}
-		op, err := models.LockBulkOperation(ctx, tx, id)
+		op, err := joblist.LockBulkOperation(ctx, tx, id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -113,7 +115,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 		if err != nil || op.Paused || !op.FinishedAt.IsZero() || b.Verbs[op.Action] == nil {
 			return err
 		}
-		key, err := models.GetAPIKey(ctx, tx, op.StartedBy)
+		key, err := access.GetAPIKey(ctx, tx, op.StartedBy)
 		if errors.Is(err, sql.ErrNoRows) {
 			return stop(ctx, tx, op, apierror.CodeUnauthenticated, "The key that started this operation is no longer good: start another one.")
 		}
@@ -132,7 +134,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 			return err
 		}
 		t.items, op.NextAt = pace(now, op.NextAt, op.PerMinute, t.items)
-		return models.SteerBulkOperation(ctx, tx, op)
+		return joblist.SteerBulkOperation(ctx, tx, op)
 	})
 	return t, err
 }
@@ -140,7 +142,7 @@ func (b *Bulk) take(ctx context.Context, id models.BulkID) (t turn, err error) {
 // canary limits a turn to the canary items until their results are known, and stops the
 // operation if one of them failed.
 func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
-	canary, err := models.CheckBulkCanary(ctx, tx, t.op)
+	canary, err := joblist.CheckBulkCanary(ctx, tx, t.op)
 	switch {
 	case err != nil:
 		return err
@@ -160,10 +162,10 @@ func (t *turn) canary(ctx context.Context, tx bun.Tx) error {
 }
 
 // stop pauses a locked operation and records the reason.
-func stop(ctx context.Context, tx bun.Tx, op *models.BulkOperation, code apierror.Code, why string) error {
+func stop(ctx context.Context, tx bun.Tx, op *joblist.BulkOperation, code apierror.Code, why string) error {
 	op.Paused = true
-	op.Errors = append(op.Errors[:min(len(op.Errors), models.MaxBulkErrors-1)], &models.BulkError{Code: string(code), Message: why})
-	return models.SteerBulkOperation(ctx, tx, op)
+	op.Errors = append(op.Errors[:min(len(op.Errors), joblist.MaxBulkErrors-1)], &joblist.BulkError{Code: string(code), Message: why})
+	return joblist.SteerBulkOperation(ctx, tx, op)
 }
 
 // pace returns how many items of an operation may be done now, up to most, and when the item
@@ -185,7 +187,7 @@ func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 	var fault error
 	err = jobs.InTx(ctx, b.DB, func(ctx context.Context, tx bun.Tx) error {
 		more, fault = false, nil
-		item, err := models.LockBulkItem(ctx, tx, t.op.ID, t.upTo)
+		item, err := joblist.LockBulkItem(ctx, tx, t.op.ID, t.upTo)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -215,7 +217,7 @@ func (b *Bulk) next(ctx context.Context, t turn) (more bool, err error) {
 
 // act applies the action to one job. It leaves a job unchanged that has begun another run since
 // it was matched: either an action that opens runs ran already, or another caller was faster.
-func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
+func (b *Bulk) act(ctx context.Context, t turn, item *joblist.BulkItem) error {
 	job, err := jobs.VisibleJob(ctx, b.DB, t.p, item.JobID)
 	switch {
 	case err != nil:
@@ -229,34 +231,34 @@ func (b *Bulk) act(ctx context.Context, t turn, item *models.BulkItem) error {
 }
 
 // over ends an item, successfully if refused is nil.
-func over(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
-	item.State = models.BulkDone
-	var why *models.BulkError
+func over(ctx context.Context, tx bun.Tx, item *joblist.BulkItem, refused *apierror.Error) error {
+	item.State = joblist.BulkDone
+	var why *joblist.BulkError
 	if refused != nil {
-		item.State = models.BulkFailed
-		why = &models.BulkError{Code: string(refused.Code), Message: refused.Message, Field: []string{string(item.JobID)}}
+		item.State = joblist.BulkFailed
+		why = &joblist.BulkError{Code: string(refused.Code), Message: refused.Message, Field: []string{string(item.JobID)}}
 	}
-	if err := models.UpdateBulkItem(ctx, tx, item); err != nil {
+	if err := joblist.UpdateBulkItem(ctx, tx, item); err != nil {
 		return err
 	}
-	return models.CountBulkItem(ctx, tx, item.OperationID, why)
+	return joblist.CountBulkItem(ctx, tx, item.OperationID, why)
 }
 
 // later moves an item behind the others after a temporary refusal. If it was last already, the
 // whole operation waits.
-func later(ctx context.Context, tx bun.Tx, item *models.BulkItem, refused *apierror.Error) error {
+func later(ctx context.Context, tx bun.Tx, item *joblist.BulkItem, refused *apierror.Error) error {
 	if item.Tries > 0 {
-		return models.PostponeBulk(ctx, tx, item.OperationID, min(time.Duration(refused.RetryAfterSeconds)*time.Second, bulkPause))
+		return joblist.PostponeBulk(ctx, tx, item.OperationID, min(time.Duration(refused.RetryAfterSeconds)*time.Second, bulkPause))
 	}
 	item.Tries = 1
-	return models.UpdateBulkItem(ctx, tx, item)
+	return joblist.UpdateBulkItem(ctx, tx, item)
 }
 
 // faulty moves an item behind the others after an internal error, or gives it up.
-func faulty(ctx context.Context, tx bun.Tx, item *models.BulkItem) error {
+func faulty(ctx context.Context, tx bun.Tx, item *joblist.BulkItem) error {
 	if item.Tries++; item.Tries >= bulkTries {
 		return over(ctx, tx, item, apierror.New(apierror.CodeInternal,
 			"This job failed because of an internal error. Operators can find it in the log."))
 	}
-	return models.UpdateBulkItem(ctx, tx, item)
+	return joblist.UpdateBulkItem(ctx, tx, item)
 }

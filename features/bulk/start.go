@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -31,13 +32,13 @@ var (
 		models.JobScheduled, models.JobBlocked, models.JobQueued, models.JobAssigned, models.JobRunning, models.JobCompleting,
 	}
 	// eligible holds the statuses that an action applies to.
-	eligible = map[models.BulkAction][]models.JobStatus{
-		models.BulkCancel:      notEnded,
-		models.BulkSetTier:     notEnded,
-		models.BulkSetPriority: notEnded,
-		models.BulkRetry:       {models.JobFailed, models.JobCancelled},
-		models.BulkRedrive:     {models.JobFailed},
-		models.BulkDelete:      {models.JobCompleted, models.JobFailed, models.JobCancelled},
+	eligible = map[joblist.BulkAction][]models.JobStatus{
+		joblist.BulkCancel:      notEnded,
+		joblist.BulkSetTier:     notEnded,
+		joblist.BulkSetPriority: notEnded,
+		joblist.BulkRetry:       {models.JobFailed, models.JobCancelled},
+		joblist.BulkRedrive:     {models.JobFailed},
+		joblist.BulkDelete:      {models.JobCompleted, models.JobFailed, models.JobCancelled},
 	}
 )
 
@@ -45,7 +46,7 @@ var (
 // returns FORBIDDEN for an action that the caller may not perform, INVALID_INPUT for a filter
 // that matches more than MaxBulkJobs, CONFLICT if the key belongs to an operation with another
 // action, and QUOTA_EXCEEDED if too many operations are unfinished.
-func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.BulkOperation, error) {
+func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*joblist.BulkOperation, error) {
 	for _, id := range r.IDs {
 		switch {
 		case id.Valid():
@@ -73,15 +74,15 @@ func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.
 	as := any(filter)
 	if len(r.IDs) > 0 {
 		as = struct {
-			models.JobFilter
+			joblist.JobFilter
 			IDs int `json:"ids"`
 		}{filter, len(r.IDs)}
 	}
 	err = b.start(ctx, p, "startBulkOperation", op, as, func(ctx context.Context, tx bun.Tx) (int, error) {
 		if len(r.IDs) > 0 {
-			return models.InsertBulkIDs(ctx, tx, op.ID, r.IDs, filter)
+			return joblist.InsertBulkIDs(ctx, tx, op.ID, r.IDs, filter)
 		}
-		return models.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
+		return joblist.InsertBulkJobs(ctx, tx, op.ID, filter, MaxBulkJobs+1)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return b.repeated(ctx, op)
@@ -90,8 +91,8 @@ func (b *Bulk) Start(ctx context.Context, p jobs.Principal, r Request) (*models.
 }
 
 // repeated returns the operation that an earlier request with the same key started.
-func (b *Bulk) repeated(ctx context.Context, of *models.BulkOperation) (*models.BulkOperation, error) {
-	op, err := models.GetBulkByRequest(ctx, b.DB, of.AccountID, of.RequestKey)
+func (b *Bulk) repeated(ctx context.Context, of *joblist.BulkOperation) (*joblist.BulkOperation, error) {
+	op, err := joblist.GetBulkByRequest(ctx, b.DB, of.AccountID, of.RequestKey)
 	if err != nil {
 		return nil, fmt.Errorf("read the bulk operation of an idempotency key: %w", err)
 	}
@@ -106,16 +107,16 @@ func same(a, b *int) bool {
 }
 
 // narrowed restricts a filter to the jobs that the request's action is for.
-func narrowed(f models.JobFilter, r Request) models.JobFilter {
-	f.Dead = r.Action == models.BulkRedrive
+func narrowed(f joblist.JobFilter, r Request) joblist.JobFilter {
+	f.Dead = r.Action == joblist.BulkRedrive
 	if r.Eligible {
 		f = ofStatus(f, eligible[r.Action]...)
 	}
 	return f
 }
 
-func ofStatus(f models.JobFilter, statuses ...models.JobStatus) models.JobFilter {
-	facet := models.Facet{Column: "status"}
+func ofStatus(f joblist.JobFilter, statuses ...models.JobStatus) joblist.JobFilter {
+	facet := joblist.Facet{Column: "status"}
 	for _, status := range statuses {
 		facet.Values = append(facet.Values, string(status))
 	}
@@ -124,7 +125,7 @@ func ofStatus(f models.JobFilter, statuses ...models.JobStatus) models.JobFilter
 }
 
 // preview performs a dry run. It returns a finished operation, which is not stored.
-func (b *Bulk) preview(ctx context.Context, op *models.BulkOperation, f models.JobFilter, r Request) (*models.BulkOperation, error) {
+func (b *Bulk) preview(ctx context.Context, op *joblist.BulkOperation, f joblist.JobFilter, r Request) (*joblist.BulkOperation, error) {
 	count := b.countMatches
 	if len(r.IDs) > 0 {
 		count = b.countIDs
@@ -139,9 +140,9 @@ func (b *Bulk) preview(ctx context.Context, op *models.BulkOperation, f models.J
 	return op, nil
 }
 
-func (b *Bulk) countMatches(ctx context.Context, op *models.BulkOperation, f models.JobFilter, r Request) error {
+func (b *Bulk) countMatches(ctx context.Context, op *joblist.BulkOperation, f joblist.JobFilter, r Request) error {
 	var err error
-	if op.Matched, err = models.CountJobs(ctx, b.DB, narrowed(f, r), MaxBulkJobs+1); err != nil {
+	if op.Matched, err = joblist.CountJobs(ctx, b.DB, narrowed(f, r), MaxBulkJobs+1); err != nil {
 		return fmt.Errorf("count the jobs of a dry run: %w", err)
 	}
 	if op.Matched > MaxBulkJobs {
@@ -154,7 +155,7 @@ func (b *Bulk) countMatches(ctx context.Context, op *models.BulkOperation, f mod
 		if slices.Contains(eligible[r.Action], status) {
 			continue
 		}
-		n, err := models.CountJobs(ctx, b.DB, ofStatus(f, status), query.CountLimit+1)
+		n, err := joblist.CountJobs(ctx, b.DB, ofStatus(f, status), query.CountLimit+1)
 		if err != nil {
 			return fmt.Errorf("count the jobs that a dry run leaves out: %w", err)
 		}
@@ -163,12 +164,12 @@ func (b *Bulk) countMatches(ctx context.Context, op *models.BulkOperation, f mod
 	return nil
 }
 
-func (b *Bulk) countIDs(ctx context.Context, op *models.BulkOperation, f models.JobFilter, r Request) error {
-	all, err := models.CountJobsByStatus(ctx, b.DB, r.IDs, f)
+func (b *Bulk) countIDs(ctx context.Context, op *joblist.BulkOperation, f joblist.JobFilter, r Request) error {
+	all, err := joblist.CountJobsByStatus(ctx, b.DB, r.IDs, f)
 	if err != nil {
 		return fmt.Errorf("count the chosen jobs: %w", err)
 	}
-	matched, err := models.CountJobsByStatus(ctx, b.DB, r.IDs, narrowed(f, r))
+	matched, err := joblist.CountJobsByStatus(ctx, b.DB, r.IDs, narrowed(f, r))
 	if err != nil {
 		return fmt.Errorf("count the jobs of a dry run: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,13 +23,13 @@ func TestStart(t *testing.T) {
 		chosen, other, over := s.Submit(t), s.Submit(t), s.Submit(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, over.ID)
 		require.NoError(t, err)
-		r := bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{chosen.ID, over.ID, models.NewJobID()}, Eligible: true}
+		r := bulk.Request{Action: joblist.BulkCancel, IDs: []models.JobID{chosen.ID, over.ID, models.NewJobID()}, Eligible: true}
 
 		r.DryRun = true
 		dry, err := s.Bulk.Start(t.Context(), s.Client, r)
 		require.NoError(t, err)
 		require.Equal(t, 1, dry.Matched)
-		require.Equal(t, []models.BulkSkip{{Status: models.JobCancelled, Jobs: 1}}, dry.Skips)
+		require.Equal(t, []joblist.BulkSkip{{Status: models.JobCancelled, Jobs: 1}}, dry.Skips)
 		r.DryRun = false
 		op, err := s.Bulk.Start(t.Context(), s.Client, r)
 		require.NoError(t, err)
@@ -55,10 +56,10 @@ func TestStart(t *testing.T) {
 		}
 		s.Submit(t)
 
-		for action, want := range map[models.BulkAction]*models.BulkOperation{
-			models.BulkCancel: {Matched: 1, Skips: []models.BulkSkip{{Status: models.JobCancelled, Jobs: 3}}},
-			models.BulkRetry:  {Matched: 3, Skips: []models.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
-			models.BulkDelete: {Matched: 3, Skips: []models.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
+		for action, want := range map[joblist.BulkAction]*joblist.BulkOperation{
+			joblist.BulkCancel: {Matched: 1, Skips: []joblist.BulkSkip{{Status: models.JobCancelled, Jobs: 3}}},
+			joblist.BulkRetry:  {Matched: 3, Skips: []joblist.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
+			joblist.BulkDelete: {Matched: 3, Skips: []joblist.BulkSkip{{Status: models.JobQueued, Jobs: 1}}},
 		} {
 			got, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: action, DryRun: true, Eligible: true})
 
@@ -73,8 +74,8 @@ func TestStart(t *testing.T) {
 
 		s := jobstest.New(t)
 		s.Submit(t)
-		r := bulk.Request{Action: models.BulkCancel, Key: "a click"}
-		started := make([]*models.BulkOperation, 4)
+		r := bulk.Request{Action: joblist.BulkCancel, Key: "a click"}
+		started := make([]*joblist.BulkOperation, 4)
 		var clicks sync.WaitGroup
 		for i := range started {
 			clicks.Go(func() { started[i], _ = s.Bulk.Start(t.Context(), s.Client, r) })
@@ -86,7 +87,7 @@ func TestStart(t *testing.T) {
 			require.Equal(t, started[0].ID, op.ID)
 			require.Equal(t, 1, op.Matched)
 		}
-		r.Action = models.BulkDelete
+		r.Action = joblist.BulkDelete
 		_, err := s.Bulk.Start(t.Context(), s.Client, r)
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 		other, err := s.Bulk.Start(t.Context(), s.Admin, r)
@@ -102,7 +103,7 @@ func TestStart(t *testing.T) {
 			"ids":            {IDs: []models.JobID{"job_1'"}},
 			"idempotencyKey": {Key: "a\x00b"},
 		} {
-			r.Action = models.BulkCancel
+			r.Action = joblist.BulkCancel
 			_, err := s.Bulk.Start(t.Context(), s.Client, r)
 			jobstest.RequireInvalid(t, err, field)
 		}
@@ -110,7 +111,7 @@ func TestStart(t *testing.T) {
 		for i := range many {
 			many[i] = models.JobID(fmt.Sprintf("job_00000000-0000-7000-8000-%012x", i))
 		}
-		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, IDs: many})
+		_, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel, IDs: many})
 		jobstest.RequireInvalid(t, err, "ids")
 	})
 }

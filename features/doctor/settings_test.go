@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,7 +100,7 @@ func TestBoots(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 	require.Equal(t, doctor.LevelOK, doctor.Boots(nil, now).Level)
-	f := doctor.Boots([]models.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}},
+	f := doctor.Boots([]capacity.NotBootingPool{{Name: "ltx", Failures: 3, Failure: "no route to host.", BootRetryAt: now.Add(time.Minute)}},
 		now)
 
 	require.Equal(t, doctor.LevelAdvice, f.Level)

@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 )
 
@@ -41,7 +43,7 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	broken, err := models.ListNotBooting(ctx, d.DB)
+	broken, err := capacity.ListNotBooting(ctx, d.DB)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func when(is bool, format string, args ...any) string {
 }
 
 // boots is whether the machines of pools start.
-func boots(broken []models.NotBootingPool, now time.Time) Finding {
+func boots(broken []capacity.NotBootingPool, now time.Time) Finding {
 	var all []string
 	for _, p := range broken {
 		next := "one is starting now"
@@ -180,7 +182,7 @@ const indexHeads = 1000
 // index compares the ready index with what is queued.
 func (d *Doctor) index(ctx context.Context) (Finding, error) {
 	const holds = "The ready index holds what is due next, and nothing that is not queued."
-	first, err := models.ListQueuedJobs(ctx, d.DB, 1)
+	first, err := backlog.ListQueuedJobs(ctx, d.DB, 1)
 	if err != nil {
 		return Finding{}, err
 	}
@@ -190,10 +192,10 @@ func (d *Doctor) index(ctx context.Context) (Finding, error) {
 			lines[job.Line] = append(lines[job.Line], job.Queue)
 		}
 	}
-	var due []models.QueuedJob
+	var due []backlog.QueuedJob
 	var hints []jobs.ReadyJob
 	for _, queues := range lines {
-		next, err := models.NextJobs(ctx, d.DB, queues, nil, nil, indexHeads)
+		next, err := backlog.NextJobs(ctx, d.DB, queues, nil, nil, indexHeads)
 		if err != nil {
 			return Finding{}, err
 		}
@@ -217,7 +219,7 @@ func (d *Doctor) index(ctx context.Context) (Finding, error) {
 
 // differences counts the jobs that are due and not hinted at, and the hints at
 // jobs that are not queued.
-func (d *Doctor) differences(ctx context.Context, due []models.QueuedJob, hints []jobs.ReadyJob) (missing, stale int, err error) {
+func (d *Doctor) differences(ctx context.Context, due []backlog.QueuedJob, hints []jobs.ReadyJob) (missing, stale int, err error) {
 	all := make([]models.JobID, 0, len(due)+len(hints))
 	hinted := map[models.JobID]bool{}
 	for _, hint := range hints {

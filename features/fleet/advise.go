@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -31,7 +32,7 @@ const (
 // Pass asks the providers that give advice for each spot pool, and stores what they say. If a
 // provider fails, the advice is the reason.
 func (a *Adviser) Pass(ctx context.Context) error {
-	pools, err := models.ListPools(ctx, a.DB, models.NoPoolLock)
+	pools, err := capacity.ListPools(ctx, a.DB, capacity.NoPoolLock)
 	if err != nil {
 		return fmt.Errorf("list pools: %w", err)
 	}
@@ -48,7 +49,7 @@ func (a *Adviser) Pass(ctx context.Context) error {
 		asked.Go(func() {
 			defer func() { <-room }()
 			p.Advice = ask(ctx, advisor, p)
-			if err := models.SetAdvice(ctx, a.DB, p); err != nil {
+			if err := capacity.SetAdvice(ctx, a.DB, p); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, fmt.Errorf("write the advice for pool %s: %w", p.Name, err))
@@ -59,14 +60,14 @@ func (a *Adviser) Pass(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func ask(ctx context.Context, advisor Advisor, pool *models.Pool) *models.PoolAdvice {
+func ask(ctx context.Context, advisor Advisor, pool *capacity.Pool) *capacity.PoolAdvice {
 	ctx, cancel := context.WithTimeout(ctx, adviceLimit)
 	defer cancel()
 	said, err := advisor.Advise(ctx, pool)
 	if err != nil {
-		return &models.PoolAdvice{At: time.Now(), Problem: text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes)}
+		return &capacity.PoolAdvice{At: time.Now(), Problem: text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes)}
 	}
-	advice := &models.PoolAdvice{At: time.Now(), PricePerHourUSD: said.PricePerHourUSD, Preempted: said.Preempted,
+	advice := &capacity.PoolAdvice{At: time.Now(), PricePerHourUSD: said.PricePerHourUSD, Preempted: said.Preempted,
 		Obtainability: said.Obtainability}
 	if said.Uptime > 0 {
 		seconds := said.Uptime.Seconds()

@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/secrets"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // AgentArguments returns the arguments with which the agent of an instance registers as that
 // instance of the pool. One worker uses all GPUs of the machine unless the pool says otherwise.
-func AgentArguments(provider string, pool *models.Pool, instanceID string) []string {
+func AgentArguments(provider string, pool *capacity.Pool, instanceID string) []string {
 	arguments := []string{
 		"--provider", provider,
 		"--instance-id", instanceID,

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -19,7 +20,7 @@ import (
 const settled = time.Minute
 
 // notBootingNow returns the reason for which a pool's machines are tried one at a time.
-func notBootingNow(b *models.PoolBoots) string {
+func notBootingNow(b *capacity.PoolBoots) string {
 	return fmt.Sprintf("%s in a row did not start (%s)", text.Count(b.BootFailures, "machine"), b.BootFailure)
 }
 
@@ -46,10 +47,10 @@ func endedEarly(w *models.Worker, i Instance, now time.Time) bool {
 
 // endEarly ends a worker whose machine ended soon after its agent registered, and counts the
 // machine as not started.
-func (s *Scaler) endEarly(ctx context.Context, pool *models.Pool, w *models.Worker, cause string) error {
+func (s *Scaler) endEarly(ctx context.Context, pool *capacity.Pool, w *models.Worker, cause string) error {
 	var done *change.Change
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		locked, err := models.LockAnyPool(ctx, tx, pool.ID, models.PoolsToWrite)
+		locked, err := capacity.LockAnyPool(ctx, tx, pool.ID, capacity.PoolsToWrite)
 		if err != nil {
 			return err
 		}
@@ -80,8 +81,8 @@ func settleBoots(ctx context.Context, tx bun.Tx, s snapshot) error {
 		for _, w := range p.workers {
 			lives := w.Status == models.WorkerBusy || w.Status == models.WorkerIdle && (w.JobsCompleted > 0 || s.now.Sub(w.RegisteredAt) >= settled)
 			if lives && w.RegisteredAt.After(p.pool.BootFailedAt) {
-				p.pool.PoolBoots = models.PoolBoots{}
-				if err := models.SetPoolBoots(ctx, tx, p.pool); err != nil {
+				p.pool.PoolBoots = capacity.PoolBoots{}
+				if err := capacity.SetPoolBoots(ctx, tx, p.pool); err != nil {
 					return fmt.Errorf("clear the failed boots of pool %s: %w", p.pool.Name, err)
 				}
 				break

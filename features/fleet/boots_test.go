@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,13 +35,13 @@ func (r *rude) fail(err error) {
 	r.Running = nil
 }
 
-func (r *rude) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (r *rude) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	all, err := r.FakeProvider.List(ctx, pool)
 	return append(all, r.ended...), err
 }
 
 // rudely returns a stack with a pool of 2 to 4 workers whose machines may end by themselves.
-func rudely(t *testing.T) (*jobstest.Stack, *fleet.Scaler, *rude, *models.Pool) {
+func rudely(t *testing.T) (*jobstest.Stack, *fleet.Scaler, *rude, *capacity.Pool) {
 	s, scaler, provider, pool := scaled(t, 2, 4)
 	r := &rude{FakeProvider: provider}
 	scaler.Providers["fake"] = r
@@ -48,7 +49,7 @@ func rudely(t *testing.T) (*jobstest.Stack, *fleet.Scaler, *rude, *models.Pool) 
 }
 
 // round runs a round of the scaler, and returns the pool afterwards.
-func round(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *models.Pool) *query.PoolStatus {
+func round(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *capacity.Pool) *query.PoolStatus {
 	t.Helper()
 	require.NoError(t, scaler.Scale(t.Context()))
 	return poolStatus(t, s, pool)
@@ -88,7 +89,7 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 		require.Contains(t, why[job.ID][0].Message, "No suitable worker starts: 4 machines in a row failed to. The next attempt is at ")
 		require.NotContains(t, why[job.ID][0].Message, "revoked", "the cause is for operators")
 		require.Equal(t, lastLine, why[job.ID][0].Cause)
-		require.Contains(t, query.CapacityOf(job.Lane, "testcard", []*query.PoolStatus{status}, models.Capacity{}, time.Now()).Cause,
+		require.Contains(t, query.CapacityOf(job.Lane, "testcard", []*query.PoolStatus{status}, capacity.Capacity{}, time.Now()).Cause,
 			"the machines of fakes do not start ("+lastLine+")")
 
 		var pauses []time.Duration
@@ -118,7 +119,7 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 		enrol(t, s, provider.FakeProvider, pool)
 
 		status := poolStatus(t, s, pool)
-		require.Equal(t, models.PoolBoots{}, status.PoolBoots)
+		require.Equal(t, capacity.PoolBoots{}, status.PoolBoots)
 		require.Equal(t, fleet.StateActive, fleet.StateOf(status.Pool, time.Now()))
 		require.Equal(t, []int{1, 1}, []int{round(t, s, scaler, pool).Idle, poolStatus(t, s, pool).Booting}, "the pool grows to its minimum")
 	})
@@ -258,7 +259,7 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 		health, err := s.Reads.History.Health(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, health.NotBootingPools)
-		broken, err := models.ListNotBooting(t.Context(), s.DB)
+		broken, err := capacity.ListNotBooting(t.Context(), s.DB)
 		require.NoError(t, err)
 		require.Equal(t, []any{"fakes", 4, lastLine}, []any{broken[0].Name, broken[0].Failures, broken[0].Failure})
 		cells, err := s.Reads.History.HeatMap(t.Context(), s.Admin, 1)
@@ -269,7 +270,7 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 
 func TestCountBootFailure(t *testing.T) {
 	t.Parallel()
-	var b models.PoolBoots
+	var b capacity.PoolBoots
 	now := time.Now()
 	for range 4 {
 		lease.CountBootFailure(&b, now, now.Add(-time.Minute), "x", false)

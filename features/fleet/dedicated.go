@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -30,7 +31,7 @@ func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error
 
 // readDemands adds up the queued jobs that the pools can run. Jobs of accounts with dedicated pools
 // are listed separately, by account.
-func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]models.QueueDemand, error) {
+func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]backlog.QueueDemand, error) {
 	var names []string
 	var accounts []models.AccountID
 	for _, p := range pools {
@@ -38,31 +39,31 @@ func readDemands(ctx context.Context, db bun.IDB, pools []poolState) ([]models.Q
 	}
 	names, accounts = lo.Uniq(names), lo.Uniq(accounts)
 	slices.Sort(names)
-	all, err := models.QueueDemands(ctx, db, names)
+	all, err := backlog.QueueDemands(ctx, db, names)
 	if err != nil || len(accounts) == 0 {
 		return all, err
 	}
-	own, err := models.AccountDemands(ctx, db, names, accounts)
+	own, err := backlog.AccountDemands(ctx, db, names, accounts)
 	return apart(all, own), err
 }
 
 // apart subtracts the jobs of single accounts from the sum of all.
-func apart(all, own []models.QueueDemand) []models.QueueDemand {
+func apart(all, own []backlog.QueueDemand) []backlog.QueueDemand {
 	type queue struct {
 		lane models.Tier
-		models.Kind
+		backlog.Kind
 		region string
 		needs  models.Needs
 	}
-	queueOf := func(q models.QueueDemand) queue { return queue{q.Lane, q.Kind, q.Region, q.Needs} }
-	theirs := map[queue]models.QueueDemand{}
+	queueOf := func(q backlog.QueueDemand) queue { return queue{q.Lane, q.Kind, q.Region, q.Needs} }
+	theirs := map[queue]backlog.QueueDemand{}
 	for _, q := range own {
 		at := queueOf(q)
 		sum := theirs[at]
 		sum.Depth, sum.GPUSeconds = sum.Depth+q.Depth, sum.GPUSeconds+q.GPUSeconds
 		theirs[at] = sum
 	}
-	var rest []models.QueueDemand
+	var rest []backlog.QueueDemand
 	for _, q := range all {
 		out := theirs[queueOf(q)]
 		// Both numbers are estimates if the queues are long.
@@ -74,7 +75,7 @@ func apart(all, own []models.QueueDemand) []models.QueueDemand {
 }
 
 // takes reports whether a pool with this offer takes jobs of the queue.
-func takes(o models.Offer, q models.QueueDemand) bool {
+func takes(o models.Offer, q backlog.QueueDemand) bool {
 	return o.Runs(q.Model, q.Lane, q.AccountID, q.Needs, q.Region)
 }
 

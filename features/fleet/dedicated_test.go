@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +68,7 @@ func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
 
 	s := jobstest.New(t)
 	acme := s.NewAccount(t, "acme", models.TierFree)
-	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	acmeKey := s.NewKey(t, acme, access.RoleClient)
 	wanted := spec()
 	wanted.Region, wanted.GPUType, wanted.Accounts = "local", "any", []models.AccountID{acme.ID}
 	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
@@ -131,7 +133,7 @@ func TestDemandsOfAccounts(t *testing.T) {
 
 	s, scaler, _, open := scaled(t, 0, 9)
 	acme := s.NewAccount(t, "acme", models.TierPro)
-	acmeKey := s.NewKey(t, acme, models.RoleClient)
+	acmeKey := s.NewKey(t, acme, access.RoleClient)
 	wanted := spec()
 	wanted.Accounts = []models.AccountID{acme.ID}
 	own, err := s.Pools.Create(t.Context(), s.Admin, wanted)
@@ -161,7 +163,7 @@ func TestDemandsOfNeeds(t *testing.T) {
 	safe := *spot
 	safe.ID, safe.Name, safe.CapacityClass, safe.PricePerHourUSD, safe.PoolSpec.Region = models.NewPoolID(), "safe", models.CapacityOnDemand,
 		3, "elsewhere"
-	require.NoError(t, models.UpsertPool(t.Context(), s.DB, &safe))
+	require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, &safe))
 	for _, constrained := range []func(*submit.Submission){
 		func(*submit.Submission) {},
 		func(in *submit.Submission) { in.MaxPreemptions = new(0) },
@@ -183,7 +185,7 @@ func TestDemandsOfNeeds(t *testing.T) {
 }
 
 // enrolOne registers a worker of a pool.
-func enrolOne(t *testing.T, s *jobstest.Stack, pool *models.Pool) jobs.Principal {
+func enrolOne(t *testing.T, s *jobstest.Stack, pool *capacity.Pool) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
 		Provider: "fake", ProviderInstanceID: "one", GPUCount: 1, PoolID: pool.ID, Region: pool.Region, GPUType: pool.GPUType,
@@ -205,7 +207,7 @@ func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *lease.L
 }
 
 // inYAML is a pool as a file has it.
-func inYAML(spec models.PoolSpec) string {
+func inYAML(spec capacity.PoolSpec) string {
 	return fmt.Sprintf("  - {name: %s, provider: %s, region: %s, gpuType: %s, models: %s, maxWorkers: %d, accounts: %s, scaleDownCooldownSeconds: %d}\n",
 		spec.Name, spec.Provider, spec.Region, spec.GPUType, spec.Models, spec.MaxWorkers, spec.Accounts, spec.IdleSeconds)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -17,7 +18,7 @@ const Static = "static"
 
 // Explanation is what the scaler would do with a pool now, and why. Explaining changes nothing.
 type Explanation struct {
-	Pool *models.Pool
+	Pool *capacity.Pool
 	At   time.Time
 	// Workers is the number of workers that are not draining, and Desired the number that the pool
 	// should have.
@@ -35,7 +36,7 @@ func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID)
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	return s.explain(ctx, func(pool *models.Pool) bool { return pool.ID == id })
+	return s.explain(ctx, func(pool *capacity.Pool) bool { return pool.ID == id })
 }
 
 // ExplainNamed is Explain for the pool with a name.
@@ -44,7 +45,7 @@ func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string)
 		return nil, err
 	}
 	var known []string
-	found, err := s.explain(ctx, func(pool *models.Pool) bool {
+	found, err := s.explain(ctx, func(pool *capacity.Pool) bool {
 		if pool.DeletedAt.IsZero() {
 			known = append(known, pool.Name)
 		}
@@ -56,10 +57,10 @@ func (s *Pools) ExplainNamed(ctx context.Context, p jobs.Principal, name string)
 	return found, err
 }
 
-func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Explanation, error) {
+func (s *Pools) explain(ctx context.Context, match func(*capacity.Pool) bool) (*Explanation, error) {
 	var state snapshot
 	err := jobs.InSnapshot(ctx, s.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		if state, err = readSnapshot(ctx, tx, models.NoPoolLock, s.Policy); err != nil {
+		if state, err = readSnapshot(ctx, tx, capacity.NoPoolLock, s.Policy); err != nil {
 			return err
 		}
 		return new(pastRates).look(ctx, tx, &state)
@@ -67,7 +68,7 @@ func (s *Pools) explain(ctx context.Context, match func(*models.Pool) bool) (*Ex
 	if err != nil {
 		return nil, apierror.Wrap(err, "read what the scaler decides from")
 	}
-	var scaled []*models.Pool
+	var scaled []*capacity.Pool
 	for _, p := range state.pools {
 		if p.pool.Provider != Static || match(p.pool) {
 			scaled = append(scaled, p.pool)

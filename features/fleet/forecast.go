@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // The forecast of arrivals is the seasonal naive method, scaled by the recent level (Hyndman and
@@ -151,11 +152,11 @@ func Forecast(history models.ArrivalHistory, now time.Time, ahead time.Duration)
 
 // expect assigns the jobs that will arrive while a worker boots to pools that can run them: first
 // to workers that are needed anyway, then to present workers, then to the cheapest pools.
-func expect(s snapshot, shares []*poolShare, able func(models.QueueDemand) []*poolShare) {
+func expect(s snapshot, shares []*poolShare, able func(backlog.QueueDemand) []*poolShare) {
 	taken := map[*poolShare]float64{}
 	needed := func(p *poolShare) int { return p.busy - p.patient + p.others("") }
 	for _, e := range s.expected {
-		q := models.QueueDemand{Lane: e.Lane, Kind: models.Kind{Model: e.Model}}
+		q := backlog.QueueDemand{Lane: e.Lane, Kind: backlog.Kind{Model: e.Model}}
 		left := e.JobsPerHour / 3600 * e.seconds * max(1-e.Error, 0) // in workers, at the ratio 1
 		given := map[*poolShare]float64{}
 		pools := able(q)

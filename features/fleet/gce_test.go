@@ -12,12 +12,13 @@ import (
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // onGCE returns a stack with a pool of two machines in two zones of Compute Engine. A create
 // waits that long for its operations.
-func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *fakegce.Server, *models.Pool) {
+func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *fakegce.Server, *capacity.Pool) {
 	t.Helper()
 	s := jobstest.New(t)
 	server := fakegce.Start("us-central1-a", "us-central1-b")
@@ -29,14 +30,14 @@ func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *f
 		APIEndpoint: server.URL, Retry: time.Millisecond, Wait: wait,
 		Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file},
 	})
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "ltx", Provider: gce.Name, Region: "us-central1", Zones: []string{"us-central1-a", "us-central1-b"}, GPUType: "L4",
 		MachineType:   "g2-standard-4",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: 2, MaxWorkers: 2, IdleSeconds: 60,
 		Settings: []byte(`{"project": "` + fakegce.Project + `", "image": "projects/test-project/global/images/i", "container": "c"}`),
 	}}
 	require.NoError(t, gce.CheckPool(pool))
-	require.NoError(t, models.InsertPool(t.Context(), s.DB, pool))
+	require.NoError(t, capacity.InsertPool(t.Context(), s.DB, pool))
 	return s, &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{gce.Name: provider}}, server, pool
 }
 

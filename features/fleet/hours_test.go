@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/fleet"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +40,7 @@ func TestHours(t *testing.T) {
 	t.Run("AndTheRestAreTheStateOfAPool", func(t *testing.T) {
 		t.Parallel()
 		now := time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
-		pool := models.Pool{}
+		pool := capacity.Pool{}
 		require.Equal(t, fleet.StateActive, fleet.StateOf(&pool, now))
 		for _, c := range []struct {
 			state  fleet.State

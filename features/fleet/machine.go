@@ -10,7 +10,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -24,7 +24,7 @@ func placeOf(p jobs.Principal) string {
 
 // admit checks the registration of a worker against the proved machine, and that the pool has such
 // machines. It takes the zone from the proof, and uses the proof up.
-func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *models.Pool, in *Registration) error {
+func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *capacity.Pool, in *Registration) error {
 	if m == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *models.Pool, i
 			m.Zone)
 	}
 	in.Zone = m.Zone
-	err := models.UseIdentity(ctx, tx, m.Token, m.Expires)
+	err := capacity.UseIdentity(ctx, tx, m.Token, m.Expires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return apierror.New(apierror.CodeUnauthenticated, "This identity token has registered a worker before: get a new one.")
 	}

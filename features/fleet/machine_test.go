@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,12 +43,12 @@ func TestRegisterVersion(t *testing.T) {
 func TestRegisterMachine(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
-	pool := func(name, provider string, zones ...string) *models.Pool {
-		p := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := func(name, provider string, zones ...string) *capacity.Pool {
+		p := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 			Name: name, Provider: provider, Region: "us-central1", Zones: zones, GPUType: "L4", CapacityClass: models.CapacitySpot,
 			Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600, Settings: json.RawMessage(`{"project": "p"}`),
 		}}
-		require.NoError(t, models.InsertPool(t.Context(), s.DB, p))
+		require.NoError(t, capacity.InsertPool(t.Context(), s.DB, p))
 		return p
 	}
 	spot := pool("spot", "gce", "us-central1-a", "us-central1-b")
@@ -56,7 +58,7 @@ func TestRegisterMachine(t *testing.T) {
 	machine := func(name string) jobs.Principal {
 		tokens++
 		hash := sha256.Sum256(fmt.Append(nil, tokens))
-		return jobs.Principal{Role: models.RoleWorker, Machine: &jobs.Machine{
+		return jobs.Principal{Role: access.RoleWorker, Machine: &jobs.Machine{
 			Provider: "gce", Project: "p", Zone: "us-central1-a", ID: "12345", Name: name, Token: hash[:], Expires: time.Now().Add(time.Hour),
 		}}
 	}
@@ -74,7 +76,7 @@ func TestRegisterMachine(t *testing.T) {
 	require.Equal(t, "p/us-central1-a/spot-1", w.Machine)
 	holder, err := s.Keys.Authenticate(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, jobs.Principal{Role: models.RoleWorker, WorkerID: w.ID}, holder)
+	require.Equal(t, jobs.Principal{Role: access.RoleWorker, WorkerID: w.ID}, holder)
 	before := s.Dump(t)
 
 	for name, spoil := range map[string]func(*jobs.Machine, *fleet.Registration){

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -66,8 +67,8 @@ func (o *WorkerOperator) Preempts(w *models.Worker) bool {
 }
 
 // machine returns a worker's machine and its pool.
-func (o *WorkerOperator) machine(ctx context.Context, w *models.Worker) (Instance, *models.Pool, error) {
-	pools, err := models.GetPools(ctx, o.DB, []models.PoolID{w.PoolID})
+func (o *WorkerOperator) machine(ctx context.Context, w *models.Worker) (Instance, *capacity.Pool, error) {
+	pools, err := capacity.GetPools(ctx, o.DB, []models.PoolID{w.PoolID})
 	if err != nil || len(pools) == 0 {
 		return Instance{}, nil, apierror.Wrap(cmp.Or(err, sql.ErrNoRows), "read the pool of worker %s", w.ID)
 	}

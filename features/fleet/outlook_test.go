@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -42,7 +43,7 @@ func TestOutlook(t *testing.T) {
 	s.Exec(t, `UPDATE workers SET pool_id = NULL, status = 'TERMINATED', token_hash = NULL, ended_at = now(), drain_reason = 'preempted',
 		registered_at = now() - interval '1 day' WHERE id = ?`, workers[4].WorkerID)
 	require.NoError(t, jobs.InTx(t.Context(), s.DB, func(ctx context.Context, tx bun.Tx) error {
-		rates, err := models.ReadPreemptionRates(ctx, tx, []string{"the pool needs fewer workers"})
+		rates, err := capacity.ReadPreemptionRates(ctx, tx, []string{"the pool needs fewer workers"})
 		require.NoError(t, err)
 		require.Equal(t, 2, rates["local"].Preempted)
 		require.InDelta(t, 3, rates["local"].WorkerHours, 0.2, "an hour of each that ended, and moments of the others")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -24,7 +25,7 @@ type pastRates struct {
 	mu        sync.Mutex
 	at        time.Time
 	expected  []Expected
-	preempted map[string]models.PreemptionRate
+	preempted map[string]capacity.PreemptionRate
 }
 
 // voluntary lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
@@ -40,7 +41,7 @@ func (o *pastRates) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error
 				return fmt.Errorf("read what is expected: %w", err)
 			}
 		}
-		patient, err := models.CountPatientWorkers(ctx, tx)
+		patient, err := capacity.CountPatientWorkers(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("count workers with patient jobs: %w", err)
 		}
@@ -58,14 +59,14 @@ func (o *pastRates) read(ctx context.Context, tx bun.Tx, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	boot, err := models.LongestBoot(ctx, tx)
+	boot, err := capacity.LongestBoot(ctx, tx)
 	if err != nil {
 		return err
 	}
 	if boot == 0 {
 		boot = bootGuess
 	}
-	preempted, err := models.ReadPreemptionRates(ctx, tx, voluntary)
+	preempted, err := capacity.ReadPreemptionRates(ctx, tx, voluntary)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // offer is a price at which a pool runs jobs without a wait target.
@@ -121,7 +121,7 @@ func (l *waitingLine) offersOf(p *poolShare) []offer {
 	if p.closed == "" && p.waits == "" {
 		found = append(found, offer{pool: p, price: p.price})
 	}
-	var best *models.PriceStep
+	var best *capacity.PriceStep
 	for _, step := range p.pool.PricesAhead(from, until) {
 		cheaper := step.PricePerHourUSD < p.pool.PriceAt(from) && (best == nil || step.PricePerHourUSD < best.PricePerHourUSD)
 		if cheaper && tooDear(p.pool, step.From) == "" && !OutsideHours(p.pool, step.From) {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,22 +19,22 @@ func TestPlanOfPrices(t *testing.T) {
 		p.pool.ID, p.pool.Name, p.pool.PricePerHourUSD = models.NewPoolID(), name, price
 		return p
 	}
-	quoted := func(price float64, ahead ...models.PriceStep) func(*models.Pool) {
-		return func(p *models.Pool) {
+	quoted := func(price float64, ahead ...capacity.PriceStep) func(*capacity.Pool) {
+		return func(p *capacity.Pool) {
 			p.QuotedUSD, p.QuotedAt, p.QuoteEndsAt, p.QuoteAhead = &price, now, now.Add(24*time.Hour), ahead
 		}
 	}
-	falls := func(in time.Duration, to float64) models.PriceStep {
-		return models.PriceStep{From: now.Add(in), PricePerHourUSD: to}
+	falls := func(in time.Duration, to float64) capacity.PriceStep {
+		return capacity.PriceStep{From: now.Add(in), PricePerHourUSD: to}
 	}
 	few, many := queueOf("BATCH", "m", 8, 8*60), queueOf("BATCH", "m", 1000, 1000*600)
 	waits := "No jobs wait or run"
 
 	for name, c := range map[string]struct {
-		cheap, dear func(*models.Pool)
+		cheap, dear func(*capacity.Pool)
 		busy        []models.WorkerStatus // of the cheap pool, of 2 at most
 		idle        []models.WorkerStatus // of the dear one
-		queue       models.QueueDemand
+		queue       backlog.QueueDemand
 		want        [2]int
 		reason      string // of the dear one
 	}{
@@ -45,35 +47,35 @@ func TestPlanOfPrices(t *testing.T) {
 			reason: "8 waiting jobs need 1 worker."},
 		"AnIdleWorkerTakesThem": {queue: few, busy: []models.WorkerStatus{busy, busy}, idle: []models.WorkerStatus{idle}, want: [2]int{2, 1},
 			reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolOpensSoon": {cheap: func(p *models.Pool) { p.ActiveHours = "0 17 * * * for 8h" }, queue: few, reason: waits +
+		"TheCheapPoolOpensSoon": {cheap: func(p *capacity.Pool) { p.ActiveHours = "0 17 * * * for 8h" }, queue: few, reason: waits +
 			"; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 at 17:00 UTC instead of $0.9 per hour."},
-		"TheCheapPoolOpensTooLate": {cheap: func(p *models.Pool) { p.ActiveHours = "0 19 * * * for 8h" }, queue: few, want: [2]int{0, 1},
+		"TheCheapPoolOpensTooLate": {cheap: func(p *capacity.Pool) { p.ActiveHours = "0 19 * * * for 8h" }, queue: few, want: [2]int{0, 1},
 			reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolIsPaused": {cheap: func(p *models.Pool) { p.PausedAt = now }, queue: few, want: [2]int{0, 1},
+		"TheCheapPoolIsPaused": {cheap: func(p *capacity.Pool) { p.PausedAt = now }, queue: few, want: [2]int{0, 1},
 			reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolIsOutOfStock": {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "STOCKOUT" },
+		"TheCheapPoolIsOutOfStock": {cheap: func(p *capacity.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "STOCKOUT" },
 			queue: few, reason: waits + "; 8 BATCH jobs can wait for the cheaper pool cheap, $0.3 instead of $0.9 per hour."},
-		"TheCheapPoolIsNotAllowed": {cheap: func(p *models.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "PERMISSION" },
+		"TheCheapPoolIsNotAllowed": {cheap: func(p *capacity.Pool) { p.BackoffUntil, p.BackoffClass = now.Add(time.Minute), "PERMISSION" },
 			queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheDearPoolBecomesCheap": {cheap: func(p *models.Pool) { p.PausedAt = now },
+		"TheDearPoolBecomesCheap": {cheap: func(p *capacity.Pool) { p.PausedAt = now },
 			dear: quoted(0.9, falls(2*time.Hour, 0.2), falls(3*time.Hour, 0.1), falls(7*time.Hour, 0.01)), queue: few, reason: waits +
 				"; 8 BATCH jobs can wait for a lower price, $0.1 at 15:00 UTC instead of $0.9 per hour."},
 		"TheDearPoolBecomesCheapest": {dear: quoted(0.9, falls(2*time.Hour, 0.1)), queue: few, reason: waits + "."},
 		"TheCheapPoolBecomesCheaper": {cheap: quoted(0.3, falls(time.Hour, 0.2)), queue: few, reason: waits + "."},
-		"TheQuoteEndsBefore": {dear: func(p *models.Pool) {
+		"TheQuoteEndsBefore": {dear: func(p *capacity.Pool) {
 			quoted(0.2, falls(2*time.Hour, 0.1))(p)
 			p.QuoteEndsAt = now.Add(time.Hour)
 		}, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheQuoteHasEnded": {dear: func(p *models.Pool) {
+		"TheQuoteHasEnded": {dear: func(p *capacity.Pool) {
 			quoted(0.1)(p)
 			p.QuoteEndsAt = now
 		}, queue: few, want: [2]int{1, 0}, reason: waits + "."},
 		"TheQuoteIsTheCheapest": {dear: quoted(0.1), queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheCheapPoolIsAboveItsLimit": {cheap: func(p *models.Pool) {
+		"TheCheapPoolIsAboveItsLimit": {cheap: func(p *capacity.Pool) {
 			quoted(0.3)(p)
 			p.MaxPricePerHourUSD = 0.29
 		}, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheDearPoolIsAboveItsLimit": {cheap: func(p *models.Pool) { p.Models = nil }, dear: func(p *models.Pool) { p.MaxPricePerHourUSD = 0.5 },
+		"TheDearPoolIsAboveItsLimit": {cheap: func(p *capacity.Pool) { p.Models = nil }, dear: func(p *capacity.Pool) { p.MaxPricePerHourUSD = 0.5 },
 			queue: queueOf("PRO", "m", 8, 8*60),
 			idle:  []models.WorkerStatus{busy}, want: [2]int{0, 1},
 			reason: "8 waiting and 1 running job need 5 workers; its price of $0.9 per hour is above its limit of $0.5."},
@@ -88,7 +90,7 @@ func TestPlanOfPrices(t *testing.T) {
 				c.dear(dear.pool)
 			}
 
-			all := plan(snapshot{now: now, pools: []poolState{cheap, dear}, queues: []models.QueueDemand{c.queue}})
+			all := plan(snapshot{now: now, pools: []poolState{cheap, dear}, queues: []backlog.QueueDemand{c.queue}})
 
 			require.Equal(t, c.want, [2]int{all[0].workers, all[1].workers}, "%s %s", all[0].reason, all[1].reason)
 			require.Equal(t, c.reason, all[1].reason)

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 )
 
@@ -23,12 +25,12 @@ type snapshot struct {
 	now   time.Time
 	pools []poolState
 	// queues contains no closed queues.
-	queues []models.QueueDemand
+	queues []backlog.QueueDemand
 	closed []models.ClosedQueue
 	times  estimate.RenderTimes
 	policy Policy
 	// preempted is the recent rate of preemptions of spot workers by region.
-	preempted map[string]models.PreemptionRate
+	preempted map[string]capacity.PreemptionRate
 	// expected are the jobs that will arrive while a worker boots.
 	expected []Expected
 	// If impatient is set, jobs without a wait target do not wait for cheaper machines.
@@ -50,7 +52,7 @@ func (s *snapshot) runsOn(model, gpuType string) bool {
 
 // poolState is a pool and its workers that have not ended.
 type poolState struct {
-	pool    *models.Pool
+	pool    *capacity.Pool
 	workers []*models.Worker
 	// patient is how many of the busy workers run jobs without a wait target, or with slack.
 	patient int
@@ -61,9 +63,9 @@ type poolState struct {
 
 // freeze freezes all other pools: this process cannot boot their workers, or their provider has not
 // answered.
-func (s *snapshot) freeze(scaled []*models.Pool) {
+func (s *snapshot) freeze(scaled []*capacity.Pool) {
 	for i, p := range s.pools {
-		if !slices.ContainsFunc(scaled, func(other *models.Pool) bool { return other.ID == p.pool.ID }) {
+		if !slices.ContainsFunc(scaled, func(other *capacity.Pool) bool { return other.ID == p.pool.ID }) {
 			s.pools[i].frozen = "its machines cannot be changed from here now"
 		}
 	}
@@ -125,7 +127,7 @@ func (l LaneDemand) patient() int {
 
 // decision is the scaler's plan for one pool, with its reasons.
 type decision struct {
-	pool    *models.Pool
+	pool    *capacity.Pool
 	now     time.Time
 	demand  Demand
 	need    int    // for the jobs that run, wait and are expected
@@ -245,7 +247,7 @@ func workersFor(lane models.Tier, depth, gpuSeconds float64) int {
 }
 
 // closedNow reports whether a pool may have no workers now, and why.
-func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
+func closedNow(p *capacity.Pool, now time.Time) (why string, closed bool) {
 	switch {
 	case !p.DeletedAt.IsZero():
 		return "the pool is deleted", true
@@ -258,7 +260,7 @@ func closedNow(p *models.Pool, now time.Time) (why string, closed bool) {
 }
 
 // OutsideHours reports whether a pool has active hours and now is outside them.
-func OutsideHours(p *models.Pool, now time.Time) bool {
+func OutsideHours(p *capacity.Pool, now time.Time) bool {
 	if p.ActiveHours == "" {
 		return false
 	}
@@ -285,7 +287,7 @@ func waitsNow(p poolState, now time.Time) string {
 
 // poolShare is one pool's share of the waiting jobs.
 type poolShare struct {
-	pool                *models.Pool
+	pool                *capacity.Pool
 	closed              string // why it may have no workers now, or ""
 	waits               string // why it gets no more workers for a while, or ""
 	tries               string // why it boots one machine at a time, or ""
@@ -346,13 +348,13 @@ func share(s snapshot) []*poolShare {
 	byPrice := slices.SortedStableFunc(slices.Values(shares), func(a, b *poolShare) int {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
-	able := func(q models.QueueDemand) []*poolShare {
+	able := func(q backlog.QueueDemand) []*poolShare {
 		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool {
 			return takes(p.pool.Offer(s.now), q) && s.runsOn(q.Model, p.pool.GPUType)
 		}))
 	}
 	queues := slices.Clone(s.queues)
-	slices.SortStableFunc(queues, func(a, b models.QueueDemand) int {
+	slices.SortStableFunc(queues, func(a, b backlog.QueueDemand) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(models.Tiers, a.Lane), slices.Index(models.Tiers, b.Lane)),
 			cmp.Compare(len(able(a)), len(able(b))))
@@ -369,7 +371,7 @@ func share(s snapshot) []*poolShare {
 }
 
 // divide assigns the jobs of one queue to pools that can run them.
-func divide(q models.QueueDemand, pools []*poolShare, s snapshot) {
+func divide(q backlog.QueueDemand, pools []*poolShare, s snapshot) {
 	line := &waitingLine{lane: q.Lane, needs: q.Needs, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
 		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
 	}}

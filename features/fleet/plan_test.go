@@ -7,12 +7,14 @@ import (
 
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // poolOf is a pool with workers in these states, and the models that it can run.
 func poolOf(least, most int, runs string, workers ...models.WorkerStatus) poolState {
-	p := poolState{pool: &models.Pool{PoolSpec: models.PoolSpec{MinWorkers: least, MaxWorkers: most, GPUType: "any",
+	p := poolState{pool: &capacity.Pool{PoolSpec: capacity.PoolSpec{MinWorkers: least, MaxWorkers: most, GPUType: "any",
 		Models: strings.Fields(runs)}}}
 	for _, status := range workers {
 		p.workers = append(p.workers, &models.Worker{Status: status})
@@ -20,8 +22,8 @@ func poolOf(least, most int, runs string, workers ...models.WorkerStatus) poolSt
 	return p
 }
 
-func queueOf(lane models.Tier, model string, depth, gpuSeconds float64) models.QueueDemand {
-	return models.QueueDemand{Lane: lane, Kind: models.Kind{Model: model}, Depth: depth, GPUSeconds: gpuSeconds}
+func queueOf(lane models.Tier, model string, depth, gpuSeconds float64) backlog.QueueDemand {
+	return backlog.QueueDemand{Lane: lane, Kind: backlog.Kind{Model: model}, Depth: depth, GPUSeconds: gpuSeconds}
 }
 
 // costing is a pool of a capacity class, in the region eu, at a price.
@@ -31,7 +33,7 @@ func costing(class models.CapacityClass, price float64, p poolState) poolState {
 }
 
 // needing is a queue whose jobs need something of a worker, and must run in a region.
-func needing(needs models.Needs, region string, q models.QueueDemand) models.QueueDemand {
+func needing(needs models.Needs, region string, q backlog.QueueDemand) backlog.QueueDemand {
 	q.Needs, q.Region = needs, region
 	return q
 }
@@ -48,7 +50,7 @@ func (p poolState) of(accounts ...models.AccountID) poolState {
 }
 
 // queueOfAccount is an account's jobs of CRITICAL, a second each.
-func queueOfAccount(account models.AccountID, depth float64) models.QueueDemand {
+func queueOfAccount(account models.AccountID, depth float64) backlog.QueueDemand {
 	q := queueOf(models.TierCritical, "m", depth, depth)
 	q.AccountID = account
 	return q
@@ -65,35 +67,35 @@ func TestPlanOfOnePool(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		pool    poolState
-		queues  []models.QueueDemand
+		queues  []backlog.QueueDemand
 		workers int
 		reason  string
 	}{
 		"NothingWaits":    {poolOf(0, 4, "m"), nil, 0, "No jobs wait or run."},
 		"KeepsTheMinimum": {poolOf(2, 4, "m", busy), nil, 2, "1 running job needs 1 worker; pool minimum is 2."},
-		"StaysBelowTheMaximum": {poolOf(0, 4, "m", busy), []models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4,
+		"StaysBelowTheMaximum": {poolOf(0, 4, "m", busy), []backlog.QueueDemand{queueOf("CRITICAL", "m", 4, 4)}, 4,
 			"4 waiting and 1 running job need 5 workers; pool maximum is 4."},
-		"CriticalJobsNeedAWorkerEach": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3,
+		"CriticalJobsNeedAWorkerEach": {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("CRITICAL", "m", 3, 900)}, 3,
 			"3 waiting jobs need 3 workers."},
-		"EnterpriseJobsStartIn30s": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3,
+		"EnterpriseJobsStartIn30s": {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("ENTERPRISE", "m", 10, 61)}, 3,
 			"10 waiting jobs need 3 workers."},
-		"NeverMoreWorkersThanJobs": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1,
+		"NeverMoreWorkersThanJobs": {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("ENTERPRISE", "m", 1, 3000)}, 1,
 			"1 waiting job needs 1 worker."},
-		"BatchJobsNeedOneWorkerTogether": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1,
+		"BatchJobsNeedOneWorkerTogether": {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("BATCH", "m", 100, 1e6)}, 1,
 			"100 waiting jobs need 1 worker."},
-		"DueJobsNeedAWorkerEach": {poolOf(0, 99, "m", busy), []models.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)),
+		"DueJobsNeedAWorkerEach": {poolOf(0, 99, "m", busy), []backlog.QueueDemand{needing("now", "", queueOf("BATCH", "m", 4, 1e4)),
 			queueOf("BATCH", "m", 100, 1e6)}, 6, "104 waiting and 1 running job need 6 workers (4 jobs without slack before the deadline)."},
-		"DueJobsComeAboveTheTarget": {poolOf(0, 99, "m"), []models.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)),
+		"DueJobsComeAboveTheTarget": {poolOf(0, 99, "m"), []backlog.QueueDemand{needing("now", "", queueOf("ENTERPRISE", "m", 2, 2)),
 			queueOf("ENTERPRISE", "m", 10, 61)}, 5, "12 waiting jobs need 5 workers (2 jobs without slack before the deadline)."},
-		"LanesAddUp": {poolOf(0, 9, "m", busy, busy), []models.QueueDemand{queueOf("FREE", "m", 5, 1200),
+		"LanesAddUp": {poolOf(0, 9, "m", busy, busy), []backlog.QueueDemand{queueOf("FREE", "m", 5, 1200),
 			queueOf("PRO", "m", 5, 240)}, 6, "10 waiting and 2 running jobs need 6 workers."},
-		"KindsOfALaneAddUpFirst": {poolOf(0, 9, "m n"), []models.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1,
+		"KindsOfALaneAddUpFirst": {poolOf(0, 9, "m n"), []backlog.QueueDemand{queueOf("PRO", "m", 1, 30), queueOf("PRO", "n", 1, 30)}, 1,
 			"2 waiting jobs need 1 worker."},
 		"IdleAndBootingWorkersAreNoDemand": {poolOf(0, 9, "m", idle, idle, idle, booting, booting), nil, 0, "No jobs wait or run."},
-		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "No jobs wait or run."},
-		"CountsJobsBeyondItsMaximum": {poolOf(0, 0, "m"), []models.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0,
+		"IgnoresJobsThatItCannotRun":       {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("CRITICAL", "n", 3, 3)}, 0, "No jobs wait or run."},
+		"CountsJobsBeyondItsMaximum": {poolOf(0, 0, "m"), []backlog.QueueDemand{queueOf("BATCH", "m", 3, 3)}, 0,
 			"3 waiting jobs need 1 worker; pool maximum is 0."},
-		"EmptyLanesNeedNothing": {poolOf(0, 9, "m"), []models.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "No jobs wait or run."},
+		"EmptyLanesNeedNothing": {poolOf(0, 9, "m"), []backlog.QueueDemand{queueOf("PRO", "m", 0, 0)}, 0, "No jobs wait or run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,38 +113,38 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		pools   []poolState
-		queues  []models.QueueDemand
+		queues  []backlog.QueueDemand
 		workers []int
 		waiting []int // how many of the waiting jobs count for each pool
 	}{
 		"CountsEachJobOnce": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
 			[]int{4, 0}, []int{4, 0},
 		},
 		"ALaneCountsOnlyForPoolsThatServeIt": {
 			[]poolState{servingOnly("BATCH", poolOf(0, 9, "m")), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 4), queueOf("BATCH", "m", 1, 4)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 4), queueOf("BATCH", "m", 1, 4)},
 			[]int{1, 2}, []int{1, 2},
 		},
 		"ADedicatedPoolTakesItsAccountsOnly": {
 			[]poolState{poolOf(0, 9, "m").of("a", "b"), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOfAccount("a", 1), queueOfAccount("c", 3)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOfAccount("a", 1), queueOfAccount("c", 3)},
 			[]int{1, 5}, []int{1, 5},
 		},
 		"AnAccountSpillsOverWhenItsPoolIsFull": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 2, "m").of("a")},
-			[]models.QueueDemand{queueOfAccount("a", 3)},
+			[]backlog.QueueDemand{queueOfAccount("a", 3)},
 			[]int{1, 2}, []int{1, 2},
 		},
 		"WorkersOfADedicatedPoolLeaveOthersWaiting": {
 			[]poolState{poolOf(0, 9, "m", idle, idle).of("a"), poolOf(0, 0, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
 			[]int{0, 0}, []int{0, 2},
 		},
 		"JobsCountForPoolsThatTheyBear": {
 			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 9, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
-			[]models.QueueDemand{
+			[]backlog.QueueDemand{
 				needing("on-demand", "eu", queueOf("CRITICAL", "m", 2, 4)), needing("price<=1", "", queueOf("CRITICAL", "m", 1, 4)),
 				needing("on-demand,price<=1", "", queueOf("CRITICAL", "m", 4, 4)), needing("", "us", queueOf("CRITICAL", "m", 3, 4)),
 			},
@@ -150,59 +152,59 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 		},
 		"JobsWithSlackBootNoDearWorkers": {
 			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 2, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
-			[]models.QueueDemand{
+			[]backlog.QueueDemand{
 				needing("cheap", "", queueOf("CRITICAL", "m", 4, 4)), needing("on-demand,now", "", queueOf("BATCH", "m", 3, 4)),
 			},
 			[]int{2, 3}, []int{4, 3},
 		},
 		"DueJobsTakeTheRoomThatIsLeft": {
 			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 3, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
-			[]models.QueueDemand{queueOf("PRO", "m", 2, 240), needing("now", "", queueOf("PRO", "m", 3, 3))},
+			[]backlog.QueueDemand{queueOf("PRO", "m", 2, 240), needing("now", "", queueOf("PRO", "m", 3, 3))},
 			[]int{3, 2}, []int{3, 2},
 		},
 		"BatchNeedsOneWorkerTogether": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("BATCH", "m", 100, 1e6)},
+			[]backlog.QueueDemand{queueOf("BATCH", "m", 100, 1e6)},
 			[]int{1, 0}, []int{100, 0},
 		},
 		"UsesExistingWorkersFirst": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(0, 9, "m", idle, booting)},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 3, 3)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 3, 3)},
 			[]int{1, 2}, []int{1, 2},
 		},
 		"UsesWorkersThatThePoolKeepsFirst": {
 			[]poolState{poolOf(0, 9, "m"), poolOf(2, 9, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 2)},
 			[]int{0, 2}, []int{0, 2},
 		},
 		"SpillsOverWhenAPoolIsFull": {
 			[]poolState{poolOf(0, 2, "m", busy), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 4, 4)},
 			[]int{2, 3}, []int{1, 3},
 		},
 		"SpillsOverByTheWaitTarget": {
 			[]poolState{poolOf(0, 1, "m"), poolOf(0, 9, "m")},
-			[]models.QueueDemand{queueOf("ENTERPRISE", "m", 9, 90)},
+			[]backlog.QueueDemand{queueOf("ENTERPRISE", "m", 9, 90)},
 			[]int{1, 2}, []int{3, 6},
 		},
 		"ShowsTheRestInTheFirstPool": {
 			[]poolState{poolOf(0, 1, "m"), poolOf(0, 1, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 5, 5)},
 			[]int{1, 1}, []int{4, 1},
 		},
 		"GivesRoomToJobsWithoutAChoiceFirst": {
 			[]poolState{poolOf(0, 2, "m n"), poolOf(0, 2, "m")},
-			[]models.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOf("CRITICAL", "n", 2, 2)},
+			[]backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 2), queueOf("CRITICAL", "n", 2, 2)},
 			[]int{2, 2}, []int{2, 2},
 		},
 		"GivesRoomToTheFirstLaneFirst": {
 			[]poolState{poolOf(0, 2, "m n"), poolOf(0, 2, "n")},
-			[]models.QueueDemand{queueOf("BATCH", "n", 9, 9), queueOf("CRITICAL", "m", 2, 2)},
+			[]backlog.QueueDemand{queueOf("BATCH", "n", 9, 9), queueOf("CRITICAL", "m", 2, 2)},
 			[]int{2, 1}, []int{2, 9},
 		},
 		"FillsAWorkerWithKindsOfOneLane": {
 			[]poolState{poolOf(0, 1, "m n"), poolOf(0, 9, "n")},
-			[]models.QueueDemand{queueOf("ENTERPRISE", "m", 1, 10), queueOf("ENTERPRISE", "n", 3, 30)},
+			[]backlog.QueueDemand{queueOf("ENTERPRISE", "m", 1, 10), queueOf("ENTERPRISE", "n", 3, 30)},
 			[]int{1, 1}, []int{3, 1},
 		},
 	} {
@@ -229,12 +231,12 @@ func TestPlanUsesTheRenderTimesOfEachPool(t *testing.T) {
 
 	slow, fast := poolOf(0, 1, "m"), poolOf(0, 9, "m")
 	slow.pool.GPUType, fast.pool.GPUType = "slow", "fast"
-	times := estimate.NewRenderTimes([]*models.RenderTime{
-		{Kind: models.Kind{Model: "m"}, GPUType: "slow", Ratio: 3, Samples: 1},
-		{Kind: models.Kind{Model: "m"}, GPUType: "fast", Ratio: 1, Samples: 1},
+	times := estimate.NewRenderTimes([]*backlog.RenderTime{
+		{Kind: backlog.Kind{Model: "m"}, GPUType: "slow", Ratio: 3, Samples: 1},
+		{Kind: backlog.Kind{Model: "m"}, GPUType: "fast", Ratio: 1, Samples: 1},
 	})
 
-	got := plan(snapshot{pools: []poolState{slow, fast}, queues: []models.QueueDemand{queueOf("ENTERPRISE", "m", 7, 70)}, times: times})
+	got := plan(snapshot{pools: []poolState{slow, fast}, queues: []backlog.QueueDemand{queueOf("ENTERPRISE", "m", 7, 70)}, times: times})
 
 	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 1, GPUSeconds: 30}}, got[0].demand.Queues)
 	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 6, GPUSeconds: 60}}, got[1].demand.Queues)
@@ -252,7 +254,7 @@ func TestPlanDrainsTheLongestIdle(t *testing.T) {
 	}
 	p.workers[1].IdleSince, p.workers[2].IdleSince, p.workers[3].IdleSince = now.Add(-61*time.Second), now.Add(-90*time.Second),
 		now.Add(-59*time.Second)
-	queues := []models.QueueDemand{queueOf("CRITICAL", "m", 2, 2)}
+	queues := []backlog.QueueDemand{queueOf("CRITICAL", "m", 2, 2)}
 
 	all := plan(snapshot{now: now, pools: []poolState{p}})
 	one := plan(snapshot{now: now, pools: []poolState{p}, queues: queues})
@@ -277,7 +279,7 @@ func TestPlanOfManyPools(t *testing.T) {
 		}
 		return all
 	}
-	queues := []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}
+	queues := []backlog.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}
 
 	t.Run("FillsTheCheapestFirstAndSpotBeforeOnDemand", func(t *testing.T) {
 		t.Parallel()
@@ -292,7 +294,7 @@ func TestPlanOfManyPools(t *testing.T) {
 		t.Parallel()
 		s := snapshot{now: now, queues: queues, pools: []poolState{named("cheap", 1, models.CapacitySpot, 9),
 			named("dear", 2, models.CapacitySpot, 9)}}
-		s.pools[0].pool.PoolBackoff = models.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 2}
+		s.pools[0].pool.PoolBackoff = capacity.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 2}
 
 		refused := wanted(s)
 		reason := plan(snapshot{now: now, queues: queues, pools: s.pools[:1]})[0].reason
@@ -309,7 +311,7 @@ func TestPlanOfManyPools(t *testing.T) {
 		static.pool.ID, static.pool.Name = models.NewPoolID(), "static"
 		cloud := named("cloud", 1, models.CapacitySpot, 9)
 		s := snapshot{now: now, queues: queues, pools: []poolState{static, cloud}}
-		s.freeze([]*models.Pool{cloud.pool})
+		s.freeze([]*capacity.Pool{cloud.pool})
 
 		require.Equal(t, map[string]int{"static": 2, "cloud": 3}, wanted(s))
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -45,16 +46,16 @@ type Pools struct {
 	Notifier  *change.Notifier
 	// Checks has an entry for each provider that a pool may name. It checks the provider's
 	// requirements of the pool, and returns INVALID_INPUT of the field. The check may be nil.
-	Checks map[string]func(*models.Pool) error
+	Checks map[string]func(*capacity.Pool) error
 	// Policy is the scaler's policy, which Explain describes.
 	Policy Policy
 	// Doubts returns sentences about what this process cannot find of a pool, although control may.
 	// It may be nil.
-	Doubts func(*models.Pool) []string
+	Doubts func(*capacity.Pool) []string
 }
 
 // Warnings returns sentences about what is probably wrong with a pool that was accepted.
-func (s *Pools) Warnings(pool *models.Pool) []string {
+func (s *Pools) Warnings(pool *capacity.Pool) []string {
 	all := []string{}
 	_, refused := s.Catalogue.Current().Split(pool.PoolSpec.Offer())
 	for _, r := range refused {
@@ -71,8 +72,8 @@ func (s *Pools) Providers() []string { return slices.Sorted(maps.Keys(s.Checks))
 
 // Create makes a pool. It returns INVALID_INPUT for a bad field, and CONFLICT if the name is
 // taken.
-func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSpec) (*models.Pool, error) {
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: spec}
+func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec capacity.PoolSpec) (*capacity.Pool, error) {
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: spec}
 	if err := s.admit(ctx, p, pool); err != nil {
 		return nil, err
 	}
@@ -85,8 +86,8 @@ func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec models.PoolSp
 	return pool, apierror.Wrap(err, "create the pool %s", spec.Name)
 }
 
-func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool) error {
-	err := models.InsertPool(ctx, tx, pool)
+func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *capacity.Pool) error {
+	err := capacity.InsertPool(ctx, tx, pool)
 	if errors.Is(err, sql.ErrNoRows) {
 		return apierror.Conflict("A pool named %s already exists.", pool.Name)
 	}
@@ -99,14 +100,14 @@ func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 // Update replaces an operator's settings of a pool. Running workers stay as they are; the scaler
 // adjusts their number. The name cannot change. The provider cannot change while the pool has
 // workers: CONFLICT.
-func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec) (*models.Pool, error) {
-	return s.replace(ctx, p, id, spec, func(*models.Pool) error { return nil })
+func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec capacity.PoolSpec) (*capacity.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(*capacity.Pool) error { return nil })
 }
 
 // UpdateIf is Update on the condition that the pool has not changed since the caller read it: seen
 // is its Version at that time. Otherwise it returns CONFLICT.
-func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec models.PoolSpec) (*models.Pool, error) {
-	return s.replace(ctx, p, id, spec, func(pool *models.Pool) error {
+func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec capacity.PoolSpec) (*capacity.Pool, error) {
+	return s.replace(ctx, p, id, spec, func(pool *capacity.Pool) error {
 		if pool.Version() != seen {
 			return apierror.Conflict("The pool %s changed since you read it. Read it again, and repeat your change.", pool.Name)
 		}
@@ -115,21 +116,21 @@ func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID
 }
 
 // replace writes the spec of a pool if may accepts the pool once it is locked.
-func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec models.PoolSpec,
-	may func(*models.Pool) error) (*models.Pool, error) {
-	wanted := &models.Pool{PoolSpec: spec}
+func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID, spec capacity.PoolSpec,
+	may func(*capacity.Pool) error) (*capacity.Pool, error) {
+	wanted := &capacity.Pool{PoolSpec: spec}
 	if err := s.admit(ctx, p, wanted); err != nil {
 		return nil, err
 	}
 	var changed []models.WorkerID
-	pool, err := s.changeTo(ctx, p, id, spec.Models, func(ctx context.Context, tx bun.Tx, pool *models.Pool) (err error) {
+	pool, err := s.changeTo(ctx, p, id, spec.Models, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) (err error) {
 		if err := may(pool); err != nil {
 			return err
 		}
 		if err := s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec); err != nil {
 			return err
 		}
-		changed, err = models.CopyToWorkers(ctx, tx, []models.PoolID{id})
+		changed, err = capacity.CopyToWorkers(ctx, tx, []models.PoolID{id})
 		return err
 	})
 	if err != nil {
@@ -146,12 +147,12 @@ func (s *Pools) notifyWorkers(ctx context.Context, workers []models.WorkerID) {
 	}
 }
 
-func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *models.Pool, spec models.PoolSpec) error {
+func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action string, pool *capacity.Pool, spec capacity.PoolSpec) error {
 	if spec.Name != pool.Name {
 		return apierror.Invalid("name", "The name of a pool is fixed: it is %s. Create another pool, and delete this one.", pool.Name)
 	}
 	if spec.Provider != pool.Provider {
-		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{pool.ID})
+		workers, err := capacity.ListPoolWorkers(ctx, tx, []models.PoolID{pool.ID})
 		if err != nil {
 			return err
 		}
@@ -163,9 +164,9 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	before := pool.PoolSpec
 	pool.PoolSpec = spec
 	if !samePrice(before, spec) {
-		pool.PoolQuote, pool.Advice = models.PoolQuote{}, nil
+		pool.PoolQuote, pool.Advice = capacity.PoolQuote{}, nil
 	}
-	if err := models.UpdatePool(ctx, tx, pool); err != nil {
+	if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 		return err
 	}
 	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
@@ -174,7 +175,7 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 // lockModels prevents models from being removed until their pool is written. It returns
 // INVALID_INPUT for one that was just removed.
 func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
-	removed, err := models.LockModels(ctx, tx, lo.Uniq(names))
+	removed, err := capacity.LockModels(ctx, tx, lo.Uniq(names))
 	if err == nil && len(removed) > 0 {
 		err = apierror.Invalid("models", "The model %s was removed from the catalogue: leave it out, or restore it.", removed[0])
 	}
@@ -183,14 +184,14 @@ func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
 
 // change runs a change of a pool that is locked.
 func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID,
-	do func(context.Context, bun.Tx, *models.Pool) error) (pool *models.Pool, err error) {
+	do func(context.Context, bun.Tx, *capacity.Pool) error) (pool *capacity.Pool, err error) {
 	return s.changeTo(ctx, p, id, nil, do)
 }
 
 // changeTo is change for a pool that will run these models.
 func (s *Pools) changeTo(
-	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *models.Pool) error,
-) (pool *models.Pool, err error) {
+	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *capacity.Pool) error,
+) (pool *capacity.Pool, err error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (s *Pools) changeTo(
 		if err != nil {
 			return err
 		}
-		if pool, err = models.LockPool(ctx, tx, id, models.PoolsToWrite); err != nil {
+		if pool, err = capacity.LockPool(ctx, tx, id, capacity.PoolsToWrite); err != nil {
 			return apierror.OrNotFound(err, "pool")
 		}
 		return do(ctx, tx, pool)
@@ -212,9 +213,9 @@ func (s *Pools) changeTo(
 
 // Pause stops a pool: it gets no more workers, its workers finish their jobs and leave, and booting
 // ones are ended. A paused pool stays as it is.
-func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
+func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (*capacity.Pool, error) {
 	var drained []models.WorkerID
-	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+	pool, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
 		if !pool.PausedAt.IsZero() {
 			return nil
 		}
@@ -223,13 +224,13 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 			return err
 		}
 		pool.PausedAt, pool.PausedBy = now, p.Actor()
-		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
-		if err := models.SetDesired(ctx, tx, id, 0); err != nil {
+		if err := capacity.SetDesired(ctx, tx, id, 0); err != nil {
 			return err
 		}
-		if drained, err = models.DrainPool(ctx, tx, id, lease.LeavesPaused); err != nil {
+		if drained, err = capacity.DrainPool(ctx, tx, id, lease.LeavesPaused); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"name": pool.Name, "draining": len(drained)})
@@ -243,13 +244,13 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 
 // Resume ends a pause, including the pauses of the scaler after machines were refused or did not
 // start.
-func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*models.Pool, error) {
-	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*capacity.Pool, error) {
+	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
 		if pool.PausedAt.IsZero() && pool.Refusals == 0 && pool.BootFailures == 0 {
 			return nil
 		}
 		pool.PausedAt, pool.PausedBy = time.Time{}, ""
-		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "resumePool", string(id), jobs.Payload{"name": pool.Name})
@@ -258,8 +259,8 @@ func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) 
 
 // Delete removes a pool that has no workers; otherwise it returns CONFLICT.
 func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) error {
-	_, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
-		workers, err := models.ListPoolWorkers(ctx, tx, []models.PoolID{id})
+	_, err := s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
+		workers, err := capacity.ListPoolWorkers(ctx, tx, []models.PoolID{id})
 		if err != nil {
 			return err
 		}
@@ -270,7 +271,7 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 		if pool.DeletedAt, err = postgres.Now(ctx, tx); err != nil {
 			return err
 		}
-		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "deletePool", string(id), jobs.Payload{"before": pool.PoolSpec})
@@ -279,7 +280,7 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 }
 
 // admit checks the caller and the requested pool.
-func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) error {
+func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *capacity.Pool) error {
 	if err := p.RequireOperator(); err != nil {
 		return err
 	}
@@ -293,7 +294,7 @@ func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *models.Pool) 
 var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
 // check returns INVALID_INPUT of the first invalid field.
-func (s *Pools) check(pool *models.Pool) error {
+func (s *Pools) check(pool *capacity.Pool) error {
 	spec := pool.PoolSpec
 	check, known := s.Checks[spec.Provider]
 	switch {
@@ -336,7 +337,7 @@ func (s *Pools) check(pool *models.Pool) error {
 	return check(pool)
 }
 
-func checkTexts(spec models.PoolSpec) error {
+func checkTexts(spec capacity.PoolSpec) error {
 	for _, f := range []struct {
 		name, value string
 		least       int
@@ -374,7 +375,7 @@ func checkTexts(spec models.PoolSpec) error {
 	return nil
 }
 
-func checkNumbers(spec models.PoolSpec) error {
+func checkNumbers(spec capacity.PoolSpec) error {
 	switch {
 	case spec.MaxWorkers < 0 || spec.MaxWorkers > MaxPoolWorkers:
 		return apierror.Invalid("maxWorkers", "maxWorkers must be from 0 to %d.", MaxPoolWorkers)
@@ -403,7 +404,7 @@ func checkNumbers(spec models.PoolSpec) error {
 }
 
 // NoSettings is the check of a provider that has no settings.
-func NoSettings(pool *models.Pool) error {
+func NoSettings(pool *capacity.Pool) error {
 	if s := strings.TrimSpace(string(pool.Settings)); s != "" && s != "{}" && s != "null" {
 		return apierror.Invalid("settings", "The provider %s has no settings.", pool.Provider)
 	}
@@ -411,7 +412,7 @@ func NoSettings(pool *models.Pool) error {
 }
 
 // NotScaled is the check of a provider whose machines are started by others.
-func NotScaled(pool *models.Pool) error {
+func NotScaled(pool *capacity.Pool) error {
 	if err := NoSettings(pool); err != nil {
 		return err
 	}

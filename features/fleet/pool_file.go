@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -44,14 +45,14 @@ type PoolChange struct {
 	// Warnings are as in [Pools.Warnings].
 	Warnings []string
 
-	pool *models.Pool // the existing or the new one
-	spec models.PoolSpec
+	pool *capacity.Pool // the existing or the new one
+	spec capacity.PoolSpec
 }
 
 type filePool struct {
-	models.PoolSpec `yaml:",inline"`
-	Cooldown        *int              `yaml:"scaleDownCooldownSeconds"`
-	Settings        yamlfile.Document `yaml:"settings"`
+	capacity.PoolSpec `yaml:",inline"`
+	Cooldown          *int              `yaml:"scaleDownCooldownSeconds"`
+	Settings          yamlfile.Document `yaml:"settings"`
 }
 
 // Apply adds and changes the pools of a file, all or none of them. Pools that the file does not
@@ -79,14 +80,14 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 		if err := lockModels(ctx, tx, names); err != nil {
 			return err
 		}
-		pools, err := models.ListPools(ctx, tx, lo.Ternary(f.DryRun, models.NoPoolLock, models.PoolsToWrite))
+		pools, err := capacity.ListPools(ctx, tx, lo.Ternary(f.DryRun, capacity.NoPoolLock, capacity.PoolsToWrite))
 		if err != nil {
 			return err
 		}
 		changes = nil
 		for _, spec := range wanted {
 			c := compare(pools, spec)
-			c.Warnings = s.Warnings(&models.Pool{PoolSpec: spec, PoolQuote: c.pool.PoolQuote})
+			c.Warnings = s.Warnings(&capacity.Pool{PoolSpec: spec, PoolQuote: c.pool.PoolQuote})
 			changes = append(changes, c)
 		}
 		if f.DryRun {
@@ -99,7 +100,7 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 			}
 			ids = append(ids, c.pool.ID)
 		}
-		changed, err = models.CopyToWorkers(ctx, tx, ids)
+		changed, err = capacity.CopyToWorkers(ctx, tx, ids)
 		return err
 	})
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *Pools) write(ctx context.Context, tx bun.Tx, p jobs.Principal, c *PoolC
 }
 
 // read reads and checks a file of pools.
-func (s *Pools) read(ctx context.Context, name, source string) ([]models.PoolSpec, error) {
+func (s *Pools) read(ctx context.Context, name, source string) ([]capacity.PoolSpec, error) {
 	var found struct {
 		Pools []filePool `yaml:"pools"`
 	}
@@ -131,16 +132,16 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]models.PoolSpe
 	if n := len(found.Pools); n == 0 || n > maxFilePools {
 		return nil, fmt.Errorf("%s: the file must have 1 to %d pools; it has %d", name, maxFilePools, n)
 	}
-	var specs []models.PoolSpec
+	var specs []capacity.PoolSpec
 	for i, entry := range found.Pools {
 		spec, place := entry.spec(), fmt.Sprintf("$.pools[%d]", i)
-		if slices.ContainsFunc(specs, func(other models.PoolSpec) bool { return other.Name == spec.Name }) {
+		if slices.ContainsFunc(specs, func(other capacity.PoolSpec) bool { return other.Name == spec.Name }) {
 			file.Problem(place+".name", "the file has two pools with the name %s", text.Clip(spec.Name, 64))
 		}
 		if !file.Given(place + ".maxWorkers") { // 0 would drain a pool that has workers
 			file.Problem(place, "maxWorkers is missing: write how many workers the pool may have, 0 for none")
 		}
-		err := s.check(&models.Pool{PoolSpec: spec})
+		err := s.check(&capacity.Pool{PoolSpec: spec})
 		if err == nil {
 			err = s.checkAccounts(ctx, spec.Accounts)
 		}
@@ -157,7 +158,7 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]models.PoolSpe
 }
 
 // spec returns the pool with the defaults for what the file leaves out.
-func (f filePool) spec() models.PoolSpec {
+func (f filePool) spec() capacity.PoolSpec {
 	spec := f.PoolSpec
 	spec.Settings = json.RawMessage(f.Settings)
 	spec.IdleSeconds = DefaultCooldownSeconds
@@ -172,10 +173,10 @@ func (f filePool) spec() models.PoolSpec {
 }
 
 // compare compares a pool of a file with the one that exists.
-func compare(pools []*models.Pool, spec models.PoolSpec) *PoolChange {
-	i := slices.IndexFunc(pools, func(p *models.Pool) bool { return p.Name == spec.Name })
+func compare(pools []*capacity.Pool, spec capacity.PoolSpec) *PoolChange {
+	i := slices.IndexFunc(pools, func(p *capacity.Pool) bool { return p.Name == spec.Name })
 	if i < 0 {
-		return &PoolChange{Kind: catalogue.Added, Name: spec.Name, pool: &models.Pool{ID: models.NewPoolID(), PoolSpec: spec}, spec: spec}
+		return &PoolChange{Kind: catalogue.Added, Name: spec.Name, pool: &capacity.Pool{ID: models.NewPoolID(), PoolSpec: spec}, spec: spec}
 	}
 	c := &PoolChange{Kind: catalogue.Changed, Name: spec.Name, pool: pools[i], spec: spec}
 	c.Differences = jsondiff.Compare(inJSON(pools[i].PoolSpec), inJSON(spec))
@@ -185,7 +186,7 @@ func compare(pools []*models.Pool, spec models.PoolSpec) *PoolChange {
 	return c
 }
 
-func inJSON(spec models.PoolSpec) json.RawMessage {
+func inJSON(spec capacity.PoolSpec) json.RawMessage {
 	data, _ := json.Marshal(spec) // the settings are valid JSON, and the numbers finite
 	return data
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // spec is a pool that is valid.
-func spec() models.PoolSpec {
-	return models.PoolSpec{
+func spec() capacity.PoolSpec {
+	return capacity.PoolSpec{
 		Name: "l4-spot", Provider: "fake", Region: "here", GPUType: "L4", CapacityClass: models.CapacitySpot,
 		Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600,
 	}
@@ -70,46 +71,46 @@ func TestPools(t *testing.T) {
 		require.NoError(t, err)
 		before := s.Dump(t)
 
-		for field, bad := range map[string][]func(*models.PoolSpec){
+		for field, bad := range map[string][]func(*capacity.PoolSpec){
 			"name": {
-				func(p *models.PoolSpec) { p.Name = "" }, func(p *models.PoolSpec) { p.Name = "L4" }, func(p *models.PoolSpec) { p.Name = "a/b" },
-				func(p *models.PoolSpec) { p.Name = "a-" }, func(p *models.PoolSpec) { p.Name = strings.Repeat("a", 41) },
+				func(p *capacity.PoolSpec) { p.Name = "" }, func(p *capacity.PoolSpec) { p.Name = "L4" }, func(p *capacity.PoolSpec) { p.Name = "a/b" },
+				func(p *capacity.PoolSpec) { p.Name = "a-" }, func(p *capacity.PoolSpec) { p.Name = strings.Repeat("a", 41) },
 			},
-			"provider":      {func(p *models.PoolSpec) { p.Provider = "" }, func(p *models.PoolSpec) { p.Provider = "nonesuch" }},
-			"region":        {func(p *models.PoolSpec) { p.Region = "" }, func(p *models.PoolSpec) { p.Region = "a\nb" }},
-			"gpuType":       {func(p *models.PoolSpec) { p.GPUType = "" }},
-			"zones":         {func(p *models.PoolSpec) { p.Zones = []string{"a", "a"} }, func(p *models.PoolSpec) { p.Zones = make([]string, 51) }},
-			"capacityClass": {func(p *models.PoolSpec) { p.CapacityClass = "CHEAP" }},
+			"provider":      {func(p *capacity.PoolSpec) { p.Provider = "" }, func(p *capacity.PoolSpec) { p.Provider = "nonesuch" }},
+			"region":        {func(p *capacity.PoolSpec) { p.Region = "" }, func(p *capacity.PoolSpec) { p.Region = "a\nb" }},
+			"gpuType":       {func(p *capacity.PoolSpec) { p.GPUType = "" }},
+			"zones":         {func(p *capacity.PoolSpec) { p.Zones = []string{"a", "a"} }, func(p *capacity.PoolSpec) { p.Zones = make([]string, 51) }},
+			"capacityClass": {func(p *capacity.PoolSpec) { p.CapacityClass = "CHEAP" }},
 			"models": {
-				func(p *models.PoolSpec) { p.Models = nil }, func(p *models.PoolSpec) { p.Models = []string{"nonesuch"} },
+				func(p *capacity.PoolSpec) { p.Models = nil }, func(p *capacity.PoolSpec) { p.Models = []string{"nonesuch"} },
 			},
-			"tiers": {func(p *models.PoolSpec) { p.Tiers = []models.Tier{"GOLD"} },
-				func(p *models.PoolSpec) { p.Tiers = []models.Tier{"PRO", "PRO"} }},
-			"maxWorkers":               {func(p *models.PoolSpec) { p.MaxWorkers = -1 }, func(p *models.PoolSpec) { p.MaxWorkers = 10_001 }},
-			"minWorkers":               {func(p *models.PoolSpec) { p.MinWorkers = 5 }, func(p *models.PoolSpec) { p.MinWorkers = -1 }},
-			"warmWorkers":              {func(p *models.PoolSpec) { p.WarmWorkers = 5 }},
-			"scaleDownCooldownSeconds": {func(p *models.PoolSpec) { p.IdleSeconds = -1 }},
-			"bootLimitSeconds":         {func(p *models.PoolSpec) { p.BootLimitSeconds = -1 }},
+			"tiers": {func(p *capacity.PoolSpec) { p.Tiers = []models.Tier{"GOLD"} },
+				func(p *capacity.PoolSpec) { p.Tiers = []models.Tier{"PRO", "PRO"} }},
+			"maxWorkers":               {func(p *capacity.PoolSpec) { p.MaxWorkers = -1 }, func(p *capacity.PoolSpec) { p.MaxWorkers = 10_001 }},
+			"minWorkers":               {func(p *capacity.PoolSpec) { p.MinWorkers = 5 }, func(p *capacity.PoolSpec) { p.MinWorkers = -1 }},
+			"warmWorkers":              {func(p *capacity.PoolSpec) { p.WarmWorkers = 5 }},
+			"scaleDownCooldownSeconds": {func(p *capacity.PoolSpec) { p.IdleSeconds = -1 }},
+			"bootLimitSeconds":         {func(p *capacity.PoolSpec) { p.BootLimitSeconds = -1 }},
 			"pricePerHourUsd": {
-				func(p *models.PoolSpec) { p.PricePerHourUSD = -1 }, func(p *models.PoolSpec) { p.PricePerHourUSD = math.NaN() },
-				func(p *models.PoolSpec) { p.PricePerHourUSD = math.Inf(1) },
+				func(p *capacity.PoolSpec) { p.PricePerHourUSD = -1 }, func(p *capacity.PoolSpec) { p.PricePerHourUSD = math.NaN() },
+				func(p *capacity.PoolSpec) { p.PricePerHourUSD = math.Inf(1) },
 			},
 			"maxPricePerHourUsd": {
-				func(p *models.PoolSpec) { p.MaxPricePerHourUSD = -1 }, func(p *models.PoolSpec) { p.MaxPricePerHourUSD = math.NaN() },
+				func(p *capacity.PoolSpec) { p.MaxPricePerHourUSD = -1 }, func(p *capacity.PoolSpec) { p.MaxPricePerHourUSD = math.NaN() },
 			},
 			"accounts": {
-				func(p *models.PoolSpec) { p.Accounts = []models.AccountID{"acme"} },
-				func(p *models.PoolSpec) { p.Accounts = []models.AccountID{s.Client.AccountID, s.Client.AccountID} },
-				func(p *models.PoolSpec) { p.Accounts = make([]models.AccountID, 101) },
+				func(p *capacity.PoolSpec) { p.Accounts = []models.AccountID{"acme"} },
+				func(p *capacity.PoolSpec) { p.Accounts = []models.AccountID{s.Client.AccountID, s.Client.AccountID} },
+				func(p *capacity.PoolSpec) { p.Accounts = make([]models.AccountID, 101) },
 			},
 			"yieldingTiers": {
-				func(p *models.PoolSpec) { p.YieldingTiers = []models.Tier{"LOW"} },
-				func(p *models.PoolSpec) { p.YieldingTiers = []models.Tier{"FREE", "FREE"} },
+				func(p *capacity.PoolSpec) { p.YieldingTiers = []models.Tier{"LOW"} },
+				func(p *capacity.PoolSpec) { p.YieldingTiers = []models.Tier{"FREE", "FREE"} },
 			},
-			"workersPerMachine": {func(p *models.PoolSpec) { p.WorkersPerMachine = -1 }, func(p *models.PoolSpec) { p.WorkersPerMachine = 65 }},
-			"gpusPerWorker":     {func(p *models.PoolSpec) { p.GPUsPerWorker = -1 }, func(p *models.PoolSpec) { p.GPUsPerWorker = 65 }},
-			"activeHours":       {func(p *models.PoolSpec) { p.ActiveHours = "at night" }},
-			"settings":          {func(p *models.PoolSpec) { p.Provider, p.Settings = "local", []byte(`{"image": "x"}`) }},
+			"workersPerMachine": {func(p *capacity.PoolSpec) { p.WorkersPerMachine = -1 }, func(p *capacity.PoolSpec) { p.WorkersPerMachine = 65 }},
+			"gpusPerWorker":     {func(p *capacity.PoolSpec) { p.GPUsPerWorker = -1 }, func(p *capacity.PoolSpec) { p.GPUsPerWorker = 65 }},
+			"activeHours":       {func(p *capacity.PoolSpec) { p.ActiveHours = "at night" }},
+			"settings":          {func(p *capacity.PoolSpec) { p.Provider, p.Settings = "local", []byte(`{"image": "x"}`) }},
 		} {
 			for _, change := range bad {
 				wrong := spec()

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
 // tooDear returns why a pool gets no more workers at its present price, or "".
-func tooDear(p *models.Pool, now time.Time) string {
+func tooDear(p *capacity.Pool, now time.Time) string {
 	if price := p.PriceAt(now); p.MaxPricePerHourUSD > 0 && price > p.MaxPricePerHourUSD {
 		return fmt.Sprintf("its price of $%g per hour is above its limit of $%g", price, p.MaxPricePerHourUSD)
 	}
@@ -30,14 +31,14 @@ func copyPrices(ctx context.Context, tx bun.Tx, s snapshot) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	if _, err := models.CopyToWorkers(ctx, tx, changed); err != nil {
+	if _, err := capacity.CopyToWorkers(ctx, tx, changed); err != nil {
 		return fmt.Errorf("write what workers cost: %w", err)
 	}
 	return nil
 }
 
 // samePrice reports whether a change leaves what a price source says of a pool.
-func samePrice(before, after models.PoolSpec) bool {
+func samePrice(before, after capacity.PoolSpec) bool {
 	return before.PriceSource == after.PriceSource && before.Provider == after.Provider && before.Region == after.Region &&
 		slices.Equal(before.Zones, after.Zones) && before.GPUType == after.GPUType && before.MachineType == after.MachineType &&
 		before.CapacityClass == after.CapacityClass

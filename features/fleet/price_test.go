@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,7 @@ func TestScaleByPrice(t *testing.T) {
 		require.NoError(t, scaler.Scale(t.Context()))
 		require.Len(t, provider.Running, 1, "what runs stays")
 		require.Equal(t, 1, poolStatus(t, s, pool).Booting)
-		workers, err := models.ListPoolWorkers(t.Context(), s.DB, []models.PoolID{pool.ID})
+		workers, err := capacity.ListPoolWorkers(t.Context(), s.DB, []models.PoolID{pool.ID})
 		require.NoError(t, err)
 		require.Equal(t, new(0.6), workers[0].PricePerHourUSD, "the scaler sees that it need not write it again")
 	})
@@ -80,7 +81,7 @@ type advisor struct {
 	advice *fleet.Advice
 }
 
-func (a *advisor) Advise(context.Context, *models.Pool) (*fleet.Advice, error) {
+func (a *advisor) Advise(context.Context, *capacity.Pool) (*fleet.Advice, error) {
 	if a.advice == nil {
 		return nil, errors.New("no <permission>")
 	}

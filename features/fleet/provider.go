@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // ErrorClass classifies a provider's refusal for the scaler.
@@ -112,14 +112,14 @@ type Provider interface {
 	// Create creates one instance per id, and returns one result per id, in order. It returns
 	// before they have booted. An instance that already exists counts as created. requestID
 	// identifies this batch: the provider passes it on where that makes a repeated call harmless.
-	Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []Created
+	Create(ctx context.Context, pool *capacity.Pool, requestID string, ids []string) []Created
 	// List returns all instances of the pool that boot, run or end, and those that ended recently
 	// if the provider knows why. If several have the same id, the first one is kept and the others
 	// are deleted. It may return ErrProviderGone.
-	List(ctx context.Context, pool *models.Pool) ([]Instance, error)
+	List(ctx context.Context, pool *capacity.Pool) ([]Instance, error)
 	// Delete ends instances of the pool without notice. It returns an error, by id, for each one
 	// that it could not end. An instance that no longer exists is no error.
-	Delete(ctx context.Context, pool *models.Pool, instances []Instance) map[string]error
+	Delete(ctx context.Context, pool *capacity.Pool, instances []Instance) map[string]error
 }
 
 // Preemptor is a provider that can take an instance away as a cloud does.
@@ -127,14 +127,14 @@ type Preemptor interface {
 	Provider
 	// Preempt gives the instance notice and returns. The instance ends when the notice is over.
 	// Preempt returns ErrNoInstance if the instance is not running.
-	Preempt(ctx context.Context, pool *models.Pool, instance Instance, notice time.Duration) error
+	Preempt(ctx context.Context, pool *capacity.Pool, instance Instance, notice time.Duration) error
 }
 
 // Advisor is a provider that gives advice about spot machines.
 type Advisor interface {
 	Provider
 	// Advise returns the provider's advice about machines like those of the pool.
-	Advise(ctx context.Context, pool *models.Pool) (*Advice, error)
+	Advise(ctx context.Context, pool *capacity.Pool) (*Advice, error)
 }
 
 // Advice is a provider's advice about spot machines of one kind. What it does not say is nil or

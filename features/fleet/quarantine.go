@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -213,7 +214,7 @@ func (q *Quarantiner) replace(ctx context.Context, tx bun.Tx) (drained []models.
 		return nil, fmt.Errorf("look for machines to replace: %w", err)
 	}
 	for _, id := range ids {
-		ok, err := models.DrainIdleWorker(ctx, tx, id, "its host is in quarantine: another machine replaces it")
+		ok, err := capacity.DrainIdleWorker(ctx, tx, id, "its host is in quarantine: another machine replaces it")
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}

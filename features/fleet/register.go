@@ -17,6 +17,8 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -159,12 +161,12 @@ func mayReplace(ctx context.Context, tx bun.Tx, p jobs.Principal, old *models.Wo
 	case p.Machine != nil || old.Machine != "":
 		return apierror.Forbidden("This instance is registered in another way, by a key or by the identity of a machine: terminate its worker first.")
 	}
-	keys, err := models.GetAPIKeys(ctx, tx, []models.KeyID{old.EnrolmentKeyID})
+	keys, err := access.GetAPIKeys(ctx, tx, []models.KeyID{old.EnrolmentKeyID})
 	if err != nil {
 		return err
 	}
 	if len(keys) == 1 && keys[0].AccountID == p.AccountID {
-		_, err := models.GetAPIKey(ctx, tx, old.EnrolmentKeyID)
+		_, err := access.GetAPIKey(ctx, tx, old.EnrolmentKeyID)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -252,7 +254,7 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 		return err
 	}
 	cause := text.Clip(text.Printable("the API refused the registration: "+why.Message), lease.MaxMessageBytes)
-	if failed := models.RecordBootFailure(ctx, r.DB, in.Provider, in.ProviderInstanceID, in.Slot, cause); failed != nil {
+	if failed := capacity.RecordBootFailure(ctx, r.DB, in.Provider, in.ProviderInstanceID, in.Slot, cause); failed != nil {
 		slog.WarnContext(ctx, "the refusal of a registration could not be recorded", "machine", text.Clip(in.ProviderInstanceID, 64), "error",
 			failed)
 	}
@@ -262,43 +264,43 @@ func (r *Registrar) refused(ctx context.Context, in Registration, err error) err
 // started clears the refusals of a pool whose provider accepts machines again, and its boot
 // failures, unless its last machine also registered and then ended: see settleBoots. If the pool
 // has any of these, it is locked for a write.
-func started(ctx context.Context, tx bun.Tx, pool *models.Pool) error {
+func started(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
 	if pool == nil {
 		return nil
 	}
 	if refusedBefore(pool) {
-		if err := models.ClearRefusals(ctx, tx, pool.ID); err != nil {
+		if err := capacity.ClearRefusals(ctx, tx, pool.ID); err != nil {
 			return err
 		}
 	}
 	if pool.BootFailures == 0 || pool.BootExits {
 		return nil
 	}
-	pool.PoolBoots = models.PoolBoots{}
-	return models.SetPoolBoots(ctx, tx, pool)
+	pool.PoolBoots = capacity.PoolBoots{}
+	return capacity.SetPoolBoots(ctx, tx, pool)
 }
 
 // refusedBefore reports whether the provider refused machines of the pool before it accepted the
 // newest one.
-func refusedBefore(p *models.Pool) bool { return p.Refusals > 0 && p.BackoffUntil.IsZero() }
+func refusedBefore(p *capacity.Pool) bool { return p.Refusals > 0 && p.BackoffUntil.IsZero() }
 
 // enter locks the pool until a worker has joined it. A paused pool accepts no workers.
-func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
+func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, error) {
 	if id == "" {
 		return nil, nil
 	}
-	lock := models.PoolsStay
-	seen, err := models.GetPools(ctx, tx, []models.PoolID{id})
+	lock := capacity.PoolsStay
+	seen, err := capacity.GetPools(ctx, tx, []models.PoolID{id})
 	if err != nil {
 		return nil, err
 	}
 	if len(seen) > 0 && (seen[0].BootFailures > 0 || refusedBefore(seen[0])) {
-		lock = models.PoolsToWrite // see started
+		lock = capacity.PoolsToWrite // see started
 	}
-	pool, err := models.LockPool(ctx, tx, id, lock)
-	if err == nil && lock == models.PoolsStay {
+	pool, err := capacity.LockPool(ctx, tx, id, lock)
+	if err == nil && lock == capacity.PoolsStay {
 		// Failures since then wait for the next machine.
-		pool.PoolBoots, pool.PoolBackoff = models.PoolBoots{}, models.PoolBackoff{}
+		pool.PoolBoots, pool.PoolBackoff = capacity.PoolBoots{}, capacity.PoolBackoff{}
 	}
 	if err != nil {
 		return nil, apierror.OrNotFound(err, "pool")

@@ -16,6 +16,8 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -67,21 +69,21 @@ type round struct {
 
 // boot contains the workers of a pool to boot, and their decision.
 type boot struct {
-	pool     *models.Pool
+	pool     *capacity.Pool
 	workers  []*models.Worker
-	decision *models.ScalingDecision
+	decision *capacity.ScalingDecision
 }
 
 // decide reads a snapshot, plans, and writes the plan, all under one lock. If another process has
 // the lock, it writes nothing.
-func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err error) {
+func (s *Scaler) decide(ctx context.Context, pools []*capacity.Pool) (r round, err error) {
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		r = round{}
 		mine, err := postgres.TryLock(ctx, tx, scalerLock)
 		if err != nil || !mine {
 			return err
 		}
-		snapshot, err := readSnapshot(ctx, tx, models.PoolsToWrite, s.Policy)
+		snapshot, err := readSnapshot(ctx, tx, capacity.PoolsToWrite, s.Policy)
 		if err != nil {
 			return err
 		}
@@ -119,17 +121,17 @@ func (s *Scaler) decide(ctx context.Context, pools []*models.Pool) (r round, err
 
 // readPools returns the pools that match, by name, with their workers, and
 // PostgreSQL's time.
-func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func(*models.Pool) bool) ([]poolState, time.Time, error) {
-	pools, err := models.ListScaledPools(ctx, db, lock)
+func readPools(ctx context.Context, db bun.IDB, lock capacity.PoolLock, match func(*capacity.Pool) bool) ([]poolState, time.Time, error) {
+	pools, err := capacity.ListScaledPools(ctx, db, lock)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	pools = slices.DeleteFunc(pools, func(p *models.Pool) bool { return !match(p) })
+	pools = slices.DeleteFunc(pools, func(p *capacity.Pool) bool { return !match(p) })
 	var ids []models.PoolID
 	for _, p := range pools {
 		ids = append(ids, p.ID)
 	}
-	workers, err := models.ListPoolWorkers(ctx, db, ids)
+	workers, err := capacity.ListPoolWorkers(ctx, db, ids)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -148,14 +150,14 @@ func readPools(ctx context.Context, db bun.IDB, lock models.PoolLock, match func
 }
 
 // readSnapshot reads the input of the plan.
-func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy Policy) (snapshot, error) {
+func readSnapshot(ctx context.Context, tx bun.Tx, lock capacity.PoolLock, policy Policy) (snapshot, error) {
 	s := snapshot{policy: policy}
 	var err error
-	s.pools, s.now, err = readPools(ctx, tx, lock, func(*models.Pool) bool { return true })
+	s.pools, s.now, err = readPools(ctx, tx, lock, func(*capacity.Pool) bool { return true })
 	if err != nil {
 		return s, fmt.Errorf("list pools and workers: %w", err)
 	}
-	known, err := models.ListRenderTimes(ctx, tx)
+	known, err := backlog.ListRenderTimes(ctx, tx)
 	if err != nil {
 		return s, fmt.Errorf("read render times: %w", err)
 	}
@@ -163,7 +165,7 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy P
 	if s.closed, err = models.ListClosedQueues(ctx, tx); err != nil {
 		return s, fmt.Errorf("list the queues that are paused or halted: %w", err)
 	}
-	gpus, err := models.ListModelGPUs(ctx, tx)
+	gpus, err := capacity.ListModelGPUs(ctx, tx)
 	if err != nil {
 		return s, fmt.Errorf("list the GPU types of models: %w", err)
 	}
@@ -174,7 +176,7 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock models.PoolLock, policy P
 	if s.queues, err = readDemands(ctx, tx, s.pools); err != nil {
 		return s, fmt.Errorf("sum up what waits: %w", err)
 	}
-	s.queues = slices.DeleteFunc(s.queues, func(q models.QueueDemand) bool { return s.isClosed(q.Lane, q.Model) })
+	s.queues = slices.DeleteFunc(s.queues, func(q backlog.QueueDemand) bool { return s.isClosed(q.Lane, q.Model) })
 	return s, nil
 }
 
@@ -188,7 +190,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		ok, err := models.DrainIdleWorker(ctx, tx, id, lease.LeavesFewer)
+		ok, err := capacity.DrainIdleWorker(ctx, tx, id, lease.LeavesFewer)
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}
@@ -215,17 +217,17 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 	if err != nil {
 		return err
 	}
-	written := &models.ScalingDecision{
+	written := &capacity.ScalingDecision{
 		PoolID: d.pool.ID, From: d.have(), To: d.have() + len(workers) - len(gone), Reason: d.reason, Inputs: inputs,
 	}
-	if err := models.InsertScalingDecision(ctx, tx, written); err != nil {
+	if err := capacity.InsertScalingDecision(ctx, tx, written); err != nil {
 		return err
 	}
 	r.drained = append(r.drained, gone...)
 	if len(workers) > 0 {
 		r.boots = append(r.boots, boot{d.pool, workers, written})
 	}
-	return models.SetDesired(ctx, tx, d.pool.ID, written.To)
+	return capacity.SetDesired(ctx, tx, d.pool.ID, written.To)
 }
 
 // create boots the machines of all pools at once, because bootGrace begins with the commit of their
@@ -255,16 +257,16 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 		}
 	}
 	if len(refused) == 0 {
-		return errors.Join(append(failed, models.EndBackoff(ctx, s.DB, b.pool.ID))...)
+		return errors.Join(append(failed, capacity.EndBackoff(ctx, s.DB, b.pool.ID))...)
 	}
-	failed = append(failed, s.refuse(ctx, b.pool, refused), models.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
+	failed = append(failed, s.refuse(ctx, b.pool, refused), capacity.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
 }
 
 // refuse records that the provider refused machines of a pool.
-func (s *Scaler) refuse(ctx context.Context, pool *models.Pool, refused refusals) error {
+func (s *Scaler) refuse(ctx context.Context, pool *capacity.Pool, refused refusals) error {
 	why := refused.worst()
-	return models.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes),
+	return capacity.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes),
 		pauses[why.class].after(pool.Refusals))
 }
 
@@ -284,7 +286,7 @@ func (s *Scaler) unboot(ctx context.Context, workers []*models.Worker, machine s
 func notePatience(ctx context.Context, tx bun.Tx, decisions []*decision) error {
 	for _, d := range decisions {
 		if waits := d.cheaper != ""; waits != d.pool.BatchWaits {
-			if err := models.SetBatchWaits(ctx, tx, d.pool.ID, waits); err != nil {
+			if err := capacity.SetBatchWaits(ctx, tx, d.pool.ID, waits); err != nil {
 				return fmt.Errorf("note what jobs wait for at pool %s: %w", d.pool.Name, err)
 			}
 		}
@@ -303,7 +305,7 @@ func noteHours(ctx context.Context, tx bun.Tx, decisions []*decision, now time.T
 			}
 		}
 		if !until.Equal(d.pool.ClosedUntil) {
-			if err := models.SetClosedUntil(ctx, tx, d.pool.ID, until); err != nil {
+			if err := capacity.SetClosedUntil(ctx, tx, d.pool.ID, until); err != nil {
 				return fmt.Errorf("note the hours of pool %s: %w", d.pool.Name, err)
 			}
 		}

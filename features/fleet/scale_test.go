@@ -11,11 +11,12 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // scaled returns a stack with a pool, its provider and its scaler.
-func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *jobstest.FakeProvider, *models.Pool) {
+func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *jobstest.FakeProvider, *capacity.Pool) {
 	t.Helper()
 	s := jobstest.New(t)
 	provider := jobstest.NewFakeProvider()
@@ -24,7 +25,7 @@ func scaled(t *testing.T, least, most int) (*jobstest.Stack, *fleet.Scaler, *job
 }
 
 // enrol registers the agents of all running machines.
-func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, pool *models.Pool) []jobs.Principal {
+func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, pool *capacity.Pool) []jobs.Principal {
 	t.Helper()
 	var workers []jobs.Principal
 	for _, id := range provider.Running {
@@ -41,14 +42,14 @@ func enrol(t *testing.T, s *jobstest.Stack, provider *jobstest.FakeProvider, poo
 }
 
 // scalingHistory returns a pool's newest decisions.
-func scalingHistory(t *testing.T, s *jobstest.Stack, pool *models.Pool, first int) []*models.ScalingDecision {
+func scalingHistory(t *testing.T, s *jobstest.Stack, pool *capacity.Pool, first int) []*capacity.ScalingDecision {
 	t.Helper()
 	found, err := s.Reads.Fleet.ScalingHistories(t.Context(), []models.PoolID{pool.ID}, first)
 	require.NoError(t, err)
 	return found[pool.ID]
 }
 
-func poolStatus(t *testing.T, s *jobstest.Stack, pool *models.Pool) *query.PoolStatus {
+func poolStatus(t *testing.T, s *jobstest.Stack, pool *capacity.Pool) *query.PoolStatus {
 	t.Helper()
 	status, err := s.Reads.Fleet.Pool(t.Context(), pool.ID)
 	require.NoError(t, err)
@@ -94,7 +95,7 @@ func TestScale(t *testing.T) {
 		require.WithinDuration(t, opens, why[job.ID][0].Until, 0)
 		s.Exec(t, "UPDATE pools SET active_hours = ''")
 		require.NoError(t, scaler.Scale(t.Context()))
-		now, err := models.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
+		now, err := capacity.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
 		require.NoError(t, err)
 		require.Zero(t, now[0].ClosedUntil)
 	})
@@ -212,7 +213,7 @@ func TestScale(t *testing.T) {
 		s, scaler, provider, pool := scaled(t, 0, 2)
 		other := *pool
 		other.ID, other.Name = models.NewPoolID(), "others"
-		require.NoError(t, models.UpsertPool(t.Context(), s.DB, &other))
+		require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, &other))
 		for range 3 {
 			jobstest.SubmitAs(t, s, s.Admin, nil)
 		}

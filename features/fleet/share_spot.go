@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Policy is what the scaler does in addition to booting the cheapest pools for the waiting jobs.
@@ -93,12 +94,12 @@ func mixes(all []*decision) (found []*mixed) {
 }
 
 // servesTargets reports whether a pool serves a lane that has a wait target.
-func servesTargets(p *models.Pool) bool {
+func servesTargets(p *capacity.Pool) bool {
 	return len(p.Tiers) == 0 || slices.ContainsFunc(p.Tiers, func(t models.Tier) bool { return jobs.Policies[t].WaitTarget != jobs.NoTarget })
 }
 
 // covers reports whether an on-demand pool runs all that a spot pool of its region runs.
-func covers(safe, spot *models.Pool) bool {
+func covers(safe, spot *capacity.Pool) bool {
 	return safe.CapacityClass == models.CapacityOnDemand && safe.Region == spot.Region && within(spot.Models, safe.Models) &&
 		(len(safe.Tiers) == 0 || len(spot.Tiers) > 0 && within(spot.Tiers, safe.Tiers)) &&
 		(len(safe.Accounts) == 0 || len(spot.Accounts) > 0 && within(spot.Accounts, safe.Accounts))
@@ -110,7 +111,7 @@ func within[T comparable](some, all []T) bool {
 
 // divide assigns to the on-demand pools their share of the workers and the reserve. What exceeds
 // their room stays with the spot pools.
-func (m *mixed) divide(policy Policy, rate models.PreemptionRate) {
+func (m *mixed) divide(policy Policy, rate capacity.PreemptionRate) {
 	need, warm, safe := 0, 0, 0
 	for i, d := range slices.Concat(m.safe, m.spot) {
 		if i < len(m.safe) {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +29,7 @@ func TestPlanDividesRegions(t *testing.T) {
 		return in(region, models.CapacityOnDemand, most, workers...)
 	}
 	refused := func(p poolState) poolState {
-		p.pool.PoolBackoff = models.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 1}
+		p.pool.PoolBackoff = capacity.PoolBackoff{BackoffUntil: now.Add(time.Minute), BackoffClass: "STOCKOUT", Refusals: 1}
 		return p
 	}
 	batchOnly := func(p poolState) poolState { return servingOnly("BATCH", p) }
@@ -37,13 +39,13 @@ func TestPlanDividesRegions(t *testing.T) {
 		}
 		return all
 	}
-	critical := func(n float64) []models.QueueDemand { return []models.QueueDemand{queueOf("CRITICAL", "m", n, n)} }
-	storm := map[string]models.PreemptionRate{"r": {Preempted: 3, WorkerHours: 10}}
+	critical := func(n float64) []backlog.QueueDemand { return []backlog.QueueDemand{queueOf("CRITICAL", "m", n, n)} }
+	storm := map[string]capacity.PreemptionRate{"r": {Preempted: 3, WorkerHours: 10}}
 
 	for name, c := range map[string]struct {
 		pools     []poolState
-		queues    []models.QueueDemand
-		preempted map[string]models.PreemptionRate
+		queues    []backlog.QueueDemand
+		preempted map[string]capacity.PreemptionRate
 		workers   []int
 		reason    string // of the last pool
 	}{
@@ -68,12 +70,12 @@ func TestPlanDividesRegions(t *testing.T) {
 			"5 running jobs need 5 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
 		"BatchPoolsDoNotCount": {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0},
 			"No jobs wait or run."},
-		"JobsWithSlackDoNotCount": {[]poolState{spot("r", 99), safe("r", 99)}, []models.QueueDemand{needing("cheap", "", critical(20)[0])}, nil,
+		"JobsWithSlackDoNotCount": {[]poolState{spot("r", 99), safe("r", 99)}, []backlog.QueueDemand{needing("cheap", "", critical(20)[0])}, nil,
 			[]int{20, 0}, "No jobs wait or run."},
 		"AStormHalvesTheSpotShare": {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), storm, []int{4, 7},
 			"No jobs wait or run; r needs 10 workers, at least 6 of them on-demand, because 30 % of its spot workers were preempted in the last hour, and 1 more in reserve."},
 		"TwoPreemptionsAreNoStorm": {[]poolState{spot("r", 99), safe("r", 99)}, critical(3),
-			map[string]models.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "No jobs wait or run."},
+			map[string]capacity.PreemptionRate{"r": {Preempted: 2, WorkerHours: 3}}, []int{3, 0}, "No jobs wait or run."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,13 +9,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // A pool counts workers, but its provider creates and deletes machines. Each machine of a pool runs
 // the same number of workers, in slots from 0.
 
 // perMachine returns how many workers a machine of a pool runs.
-func perMachine(p *models.Pool) int { return max(1, p.WorkersPerMachine) }
+func perMachine(p *capacity.Pool) int { return max(1, p.WorkersPerMachine) }
 
 // create returns how many workers to boot: those of whole machines, as many as are needed or
 // slightly more, and never more than the pool may have.
@@ -34,7 +35,7 @@ func (d *decision) explainMachines() {
 
 // bootingWorkers returns the rows of n workers that are booted at a time, on machines with new
 // names.
-func bootingWorkers(pool *models.Pool, n int, now time.Time) []*models.Worker {
+func bootingWorkers(pool *capacity.Pool, n int, now time.Time) []*models.Worker {
 	var workers []*models.Worker
 	machine, per := "", perMachine(pool)
 	for i := range n {

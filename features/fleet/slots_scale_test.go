@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -69,6 +70,6 @@ func TestMachineOfSeveralWorkers(t *testing.T) {
 type cannotDelete struct{ *jobstest.FakeProvider }
 
 // Delete implements [fleet.Provider].
-func (cannotDelete) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
+func (cannotDelete) Delete(_ context.Context, _ *capacity.Pool, instances []fleet.Instance) map[string]error {
 	return lo.SliceToMap(instances, func(i fleet.Instance) (string, error) { return i.ID, errors.New("no credentials") })
 }

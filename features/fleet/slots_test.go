@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +52,7 @@ func TestPlanOfMachines(t *testing.T) {
 
 			s := snapshot{now: planned, pools: []poolState{c.pool}}
 			if c.jobs > 0 {
-				s.queues = []models.QueueDemand{queueOf("CRITICAL", "m", c.jobs, c.jobs)}
+				s.queues = []backlog.QueueDemand{queueOf("CRITICAL", "m", c.jobs, c.jobs)}
 			}
 			got := plan(s)[0]
 
@@ -61,7 +62,7 @@ func TestPlanOfMachines(t *testing.T) {
 	}
 
 	reason := plan(snapshot{now: planned, pools: []poolState{machinesOf(8)},
-		queues: []models.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}})[0].reason
+		queues: []backlog.QueueDemand{queueOf("CRITICAL", "m", 5, 5)}})[0].reason
 	require.Contains(t, reason, "A machine runs 4 workers: the scaler creates 2 machines.")
 }
 

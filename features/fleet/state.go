@@ -3,7 +3,7 @@ package fleet
 import (
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // State is what prevents a pool from getting more workers.
@@ -27,7 +27,7 @@ const (
 
 // StateOf returns the state of a pool. If several apply, it is the first in the order of: what the
 // operator asked for, what the provider does, the price.
-func StateOf(p *models.Pool, now time.Time) State {
+func StateOf(p *capacity.Pool, now time.Time) State {
 	switch {
 	case !p.PausedAt.IsZero():
 		return StatePaused

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,7 @@ type late struct {
 	begun, resume, done chan struct{}
 }
 
-func (l late) Create(ctx context.Context, pool *models.Pool, request string, ids []string) []fleet.Created {
+func (l late) Create(ctx context.Context, pool *capacity.Pool, request string, ids []string) []fleet.Created {
 	close(l.begun)
 	<-l.resume
 	defer close(l.done)
@@ -30,23 +31,23 @@ func TestScalerStopped(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		meanwhile func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *models.Pool)
+		meanwhile func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *capacity.Pool)
 		machines  int // that are left, of those that were made
 	}{
-		"AnotherProcessBootsTheWorker": {func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *models.Pool) {
+		"AnotherProcessBootsTheWorker": {func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *capacity.Pool) {
 			require.NoError(t, scaler.Scale(t.Context()))
 			require.Equal(t, 1, poolStatus(t, s, pool).Booting, "the machine may still come")
 			s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
 			require.NoError(t, scaler.Scale(t.Context()))
 			require.Equal(t, 1, poolStatus(t, s, pool).Booting)
 		}, 1},
-		"AnOperatorLowersTheLimit": {func(t *testing.T, s *jobstest.Stack, _ *fleet.Scaler, pool *models.Pool) {
+		"AnOperatorLowersTheLimit": {func(t *testing.T, s *jobstest.Stack, _ *fleet.Scaler, pool *capacity.Pool) {
 			edited := pool.PoolSpec
 			edited.MinWorkers, edited.MaxWorkers = 0, 0
 			_, err := s.Pools.Update(t.Context(), s.Admin, pool.ID, edited)
 			require.NoError(t, err)
 		}, 1}, // it registers, and is drained when it has been idle for long enough
-		"AnOperatorDeletesThePool": {func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *models.Pool) {
+		"AnOperatorDeletesThePool": {func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, pool *capacity.Pool) {
 			_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
 			require.NoError(t, err)
 			require.NoError(t, scaler.Scale(t.Context()))

@@ -13,14 +13,15 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // survey compares the workers with the machines that the providers list. It returns the pools whose
 // provider answered, now or recently.
-func (s *Scaler) survey(ctx context.Context) ([]*models.Pool, error) {
-	var pools []*models.Pool
+func (s *Scaler) survey(ctx context.Context) ([]*capacity.Pool, error) {
+	var pools []*capacity.Pool
 	// Rows first: a machine that is created later is in neither list.
-	states, now, err := readPools(ctx, s.DB, models.NoPoolLock, func(p *models.Pool) bool {
+	states, now, err := readPools(ctx, s.DB, capacity.NoPoolLock, func(p *capacity.Pool) bool {
 		provider := s.Providers[p.Provider]
 		current := provider != nil && isRemote(provider) && s.surveys.isCurrent(p, time.Now())
 		if current {
@@ -94,7 +95,7 @@ func distinct(instances []Instance) (firsts, seconds []Instance) {
 }
 
 // note records why a pool's provider fails, or that it does not, if that changed.
-func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) error {
+func (s *Scaler) note(ctx context.Context, pool *capacity.Pool, trouble error) error {
 	problem := ""
 	if trouble != nil {
 		problem = text.Clip(text.Printable(trouble.Error()), lease.MaxMessageBytes)
@@ -102,7 +103,7 @@ func (s *Scaler) note(ctx context.Context, pool *models.Pool, trouble error) err
 	if problem == pool.ProviderProblem {
 		return nil
 	}
-	return models.SetProviderProblem(ctx, s.DB, pool.ID, problem)
+	return capacity.SetProviderProblem(ctx, s.DB, pool.ID, problem)
 }
 
 // bootGrace is how long the row of a booting worker may have no instance: the time between the
@@ -175,7 +176,9 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 	return s.refuse(ctx, p.pool, refused)
 }
 
-func bootLimit(p *models.Pool) time.Duration { return time.Duration(p.BootLimitSeconds) * time.Second }
+func bootLimit(p *capacity.Pool) time.Duration {
+	return time.Duration(p.BootLimitSeconds) * time.Second
+}
 
 func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss lease.Loss) error {
 	_, err := terminateWorker(ctx, s.DB, s.Notifier, w.ID, loss)
@@ -264,7 +267,7 @@ type comparison struct {
 
 // isCurrent reports whether a pool needs no comparison now. A pool that has closed since the last
 // one does, to end its booting workers.
-func (s *surveys) isCurrent(p *models.Pool, now time.Time) bool {
+func (s *surveys) isCurrent(p *capacity.Pool, now time.Time) bool {
 	_, closed := closedNow(p, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +275,7 @@ func (s *surveys) isCurrent(p *models.Pool, now time.Time) bool {
 	return known && now.Sub(last.asked) < listEvery && last.closed == closed
 }
 
-func (s *surveys) done(p *models.Pool, asked time.Time) {
+func (s *surveys) done(p *capacity.Pool, asked time.Time) {
 	_, closed := closedNow(p, asked)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ type hanging struct {
 	ended chan struct{}
 }
 
-func (h hanging) List(ctx context.Context, _ *models.Pool) ([]fleet.Instance, error) {
+func (h hanging) List(ctx context.Context, _ *capacity.Pool) ([]fleet.Instance, error) {
 	h.asked <- ctx
 	<-ctx.Done()
 	h.ended <- struct{}{}
@@ -35,14 +36,14 @@ type failing struct {
 	list, delete error
 }
 
-func (f *failing) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (f *failing) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	if f.list != nil {
 		return nil, f.list
 	}
 	return f.Provider.List(ctx, pool)
 }
 
-func (f *failing) Delete(ctx context.Context, pool *models.Pool, all []fleet.Instance) map[string]error {
+func (f *failing) Delete(ctx context.Context, pool *capacity.Pool, all []fleet.Instance) map[string]error {
 	if f.delete == nil {
 		return f.Provider.Delete(ctx, pool, all)
 	}
@@ -61,7 +62,7 @@ type distant struct {
 
 func (*distant) CreateLimit() time.Duration { return 0 }
 
-func (d *distant) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (d *distant) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	d.lists++
 	return d.failing.List(ctx, pool)
 }
@@ -279,7 +280,7 @@ type unwilling struct {
 	reason error
 }
 
-func (u unwilling) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+func (u unwilling) Preempt(context.Context, *capacity.Pool, fleet.Instance, time.Duration) error {
 	return u.reason
 }
 

@@ -7,6 +7,8 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Snapshot is the input of the scaler's plan. `reelay simulate` makes one without a database.
@@ -18,20 +20,20 @@ type PlanInput struct {
 	// Expected are the jobs that will arrive while a worker boots: see Forecast.
 	Expected []Expected
 	// Preempted is the rate of preemptions of spot workers in the last hour, by region.
-	Preempted map[string]models.PreemptionRate
+	Preempted map[string]capacity.PreemptionRate
 	// If Impatient is set, BATCH jobs do not wait for cheaper machines.
 	Impatient bool
 }
 
 // NewSnapshot returns a snapshot without pools.
-func NewSnapshot(now time.Time, queues []models.QueueDemand, times estimate.RenderTimes, o PlanInput) *Snapshot {
+func NewSnapshot(now time.Time, queues []backlog.QueueDemand, times estimate.RenderTimes, o PlanInput) *Snapshot {
 	return &snapshot{now: now, queues: queues, times: times, policy: o.Policy, expected: o.Expected, preempted: o.Preempted,
 		impatient: o.Impatient}
 }
 
 // Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs. The
 // plan uses only the id, the status and the idle time of a worker.
-func (s *snapshot) Add(pool *models.Pool, workers []*models.Worker, patient int) {
+func (s *snapshot) Add(pool *capacity.Pool, workers []*models.Worker, patient int) {
 	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient})
 }
 
@@ -60,18 +62,18 @@ type FilePool = filePool
 
 // Spec returns the pool of a file, with defaults for omitted fields. It returns INVALID_INPUT of
 // the first invalid field. Every provider is accepted, also none.
-func Spec(f FilePool, known *catalogue.Snapshot) (models.PoolSpec, error) {
+func Spec(f FilePool, known *catalogue.Snapshot) (capacity.PoolSpec, error) {
 	spec := f.spec()
-	any := &Pools{Catalogue: catalogue.Of(known), Checks: map[string]func(*models.Pool) error{spec.Provider: nil}}
-	return spec, any.check(&models.Pool{PoolSpec: spec})
+	any := &Pools{Catalogue: catalogue.Of(known), Checks: map[string]func(*capacity.Pool) error{spec.Provider: nil}}
+	return spec, any.check(&capacity.Pool{PoolSpec: spec})
 }
 
 // Answered records a provider's answer to a request for machines, as the scaler does in the
 // database. class is that of its refusal, or empty if it created all machines. A refused pool gets
 // no machines for a time that doubles with each refusal in a row.
-func Answered(p *models.Pool, class ErrorClass, now time.Time) {
+func Answered(p *capacity.Pool, class ErrorClass, now time.Time) {
 	if class == "" {
-		p.PoolBackoff = models.PoolBackoff{}
+		p.PoolBackoff = capacity.PoolBackoff{}
 		return
 	}
 	p.BackoffUntil, p.BackoffClass = now.Add(pauses[class].after(p.Refusals)), string(class)
@@ -80,9 +82,9 @@ func Answered(p *models.Pool, class ErrorClass, now time.Time) {
 
 // BootEnded records that a machine created at a given time ended without starting, as the scaler
 // does in the database. BootStarted records that one has started.
-func BootEnded(p *models.Pool, created, now time.Time) {
+func BootEnded(p *capacity.Pool, created, now time.Time) {
 	lease.CountBootFailure(&p.PoolBoots, now, created, "it took too long", false)
 }
 
 // BootStarted clears the boot failures of a pool.
-func BootStarted(p *models.Pool) { p.PoolBoots = models.PoolBoots{} }
+func BootStarted(p *capacity.Pool) { p.PoolBoots = capacity.PoolBoots{} }

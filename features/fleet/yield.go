@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // yieldSoon is the time within which a worker must become free for a late job to wait for it.
@@ -16,7 +17,7 @@ const yieldSoon = 30 * time.Second
 
 // performer is a worker that can run late jobs, and its present work.
 type performer struct {
-	*models.Performer
+	*backlog.Performer
 	serves catalogue.Capability
 	// left is how long its job still needs the worker, if it has one.
 	left time.Duration
@@ -25,13 +26,13 @@ type performer struct {
 // yield is the decision that an attempt yields to a late job.
 type yield struct {
 	performer
-	late models.LateJob
+	late backlog.LateJob
 }
 
 // planYields decides which attempts yield to late jobs, which must be in the order in which they
 // start: one attempt for each job for which no worker is free soon. Of the attempts that can yield
 // it takes those of the lowest lane, and of these the one that loses the least work.
-func planYields(late []models.LateJob, performers []performer) []yield {
+func planYields(late []backlog.LateJob, performers []performer) []yield {
 	left := slices.DeleteFunc(slices.Clone(performers), func(p performer) bool { return !p.freeSoon() && !p.canYield() })
 	take := func(i int) performer {
 		p := left[i]
@@ -81,7 +82,7 @@ func (p *performer) freeSoon() bool {
 }
 
 // canYieldTo reports whether the worker's attempt may yield to a job.
-func (p *performer) canYieldTo(job models.LateJob) bool {
+func (p *performer) canYieldTo(job backlog.LateJob) bool {
 	return job.Lane.Above(p.Lane) && p.serves.Serves(job.Queue, job.AccountID) && p.canYield()
 }
 
@@ -106,7 +107,7 @@ func (p *performer) cost(other performer) int {
 }
 
 // newPerformers returns what workers can run, and for how long they are busy.
-func newPerformers(found []*models.Performer, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
+func newPerformers(found []*backlog.Performer, known *catalogue.Snapshot, times estimate.RenderTimes) []performer {
 	var all []performer
 	for _, f := range found {
 		p := performer{Performer: f, serves: known.CapabilityOf(f.Offer)}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,10 +14,10 @@ import (
 // and needs 10 minutes more.
 func batchOn(id string, change ...func(*performer)) performer {
 	p := performer{
-		Performer: &models.Performer{
+		Performer: &backlog.Performer{
 			Worker:    models.Worker{Status: busy, Offer: models.Offer{Models: []string{"m"}, GPUType: "any"}},
 			AttemptID: models.AttemptID(id), HeldSeconds: 100,
-			Yielding: models.Yielding{
+			Yielding: backlog.Yielding{
 				YieldingTiers: []models.Tier{models.TierBatch}, Lane: models.TierBatch, Renders: true, Saves: true, Percent: 20, UnsavedSeconds: 20,
 			},
 		},
@@ -33,28 +34,28 @@ func with(status models.WorkerStatus, age, boot float64) func(*performer) {
 	return func(p *performer) { p.Status, p.AgeSeconds, p.BootSeconds = status, age, &boot }
 }
 
-func lateJob(lane models.Tier) models.LateJob {
-	return models.LateJob{QueuedJob: models.QueuedJob{Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "m"}}, WaitedSeconds: 130}
+func lateJob(lane models.Tier) backlog.LateJob {
+	return backlog.LateJob{QueuedJob: backlog.QueuedJob{Queue: models.Queue{Line: models.Line{Lane: lane}, Model: "m"}}, WaitedSeconds: 130}
 }
 
 func TestPlanYields(t *testing.T) {
 	t.Parallel()
 
-	one := []models.LateJob{lateJob("PRO")}
+	one := []backlog.LateJob{lateJob("PRO")}
 	in := func(lane models.Tier) func(*performer) { return func(p *performer) { p.Lane = lane } }
 	free := func(p *performer) { p.Lane, p.YieldingTiers = "FREE", []models.Tier{"FREE", "BATCH"} }
 	for name, c := range map[string]struct {
-		late       []models.LateJob
+		late       []backlog.LateJob
 		performers []performer
 		yields     string
 	}{
 		"NothingIsLate":         {nil, []performer{batchOn("a")}, "[]"},
 		"GivesWay":              {one, []performer{batchOn("a")}, "[a]"},
 		"NoMoreThanTheLateJobs": {one, []performer{batchOn("a"), batchOn("b"), batchOn("c")}, "[a]"},
-		"OneForEachLateJob": {[]models.LateJob{lateJob("PRO"), lateJob("FREE")},
+		"OneForEachLateJob": {[]backlog.LateJob{lateJob("PRO"), lateJob("FREE")},
 			[]performer{batchOn("a"), batchOn("b"), batchOn("c")}, "[a b]"},
 		"AnIdleWorkerTakesIt": {one, []performer{batchOn("a"), batchOn("i", with(idle, 0, 0))}, "[]"},
-		"AnIdleWorkerTakesOne": {[]models.LateJob{lateJob("PRO"), lateJob("PRO")},
+		"AnIdleWorkerTakesOne": {[]backlog.LateJob{lateJob("PRO"), lateJob("PRO")},
 			[]performer{batchOn("a"), batchOn("i", with(idle, 0, 0))}, "[a]"},
 		"AWorkerBootsInTime":   {one, []performer{batchOn("a"), batchOn("b", with(booting, 40, 60))}, "[]"},
 		"AWorkerBootsTooLate":  {one, []performer{batchOn("a"), batchOn("b", with(booting, 20, 120))}, "[a]"},
@@ -69,7 +70,7 @@ func TestPlanYields(t *testing.T) {
 			batchOn("i", with(idle, 0, 0), func(p *performer) { p.Models = []string{"n"} })}, "[a]"},
 		"ItsWorkerCannotRunTheLateJob": {one, []performer{batchOn("a", func(p *performer) { p.Models = []string{"n"} })}, "[]"},
 		"NotItsPoolsLane":              {one, []performer{batchOn("a", in("FREE"))}, "[]"},
-		"NotToALowerLane":              {[]models.LateJob{lateJob("FREE")}, []performer{batchOn("a", free)}, "[]"},
+		"NotToALowerLane":              {[]backlog.LateJob{lateJob("FREE")}, []performer{batchOn("a", free)}, "[]"},
 		"LowestLaneFirst":              {one, []performer{batchOn("a", free), batchOn("b")}, "[b]"},
 		"LeastWorkLostFirst": {one, []performer{batchOn("a"), batchOn("b", func(p *performer) { p.UnsavedSeconds = 5 })},
 			"[b]"},

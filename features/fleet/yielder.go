@@ -14,6 +14,8 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -53,7 +55,7 @@ func (y *Yielder) Yield(ctx context.Context) (int, error) {
 }
 
 func (y *Yielder) decide(ctx context.Context, tx bun.Tx) ([]yield, error) {
-	late, err := models.ListLateJobs(ctx, tx, lateLanes, lateAfter)
+	late, err := backlog.ListLateJobs(ctx, tx, lateLanes, lateAfter)
 	if err != nil || len(late) == 0 {
 		return nil, err
 	}
@@ -65,11 +67,11 @@ func (y *Yielder) decide(ctx context.Context, tx bun.Tx) ([]yield, error) {
 	if len(plan) == 0 {
 		return nil, nil
 	}
-	var requests []models.Yield
+	var requests []backlog.Yield
 	for _, p := range plan {
-		requests = append(requests, models.Yield{AttemptID: p.AttemptID, Token: p.Token, To: p.late.Lane})
+		requests = append(requests, backlog.Yield{AttemptID: p.AttemptID, Token: p.Token, To: p.late.Lane})
 	}
-	asked, err := models.RequestYields(ctx, tx, requests)
+	asked, err := backlog.RequestYields(ctx, tx, requests)
 	if err != nil {
 		return nil, err
 	}
@@ -78,25 +80,25 @@ func (y *Yielder) decide(ctx context.Context, tx bun.Tx) ([]yield, error) {
 }
 
 // perform reads the workers that can run the models of late jobs.
-func (y *Yielder) perform(ctx context.Context, tx bun.Tx, late []models.LateJob) ([]performer, map[models.PoolID]*models.Pool, error) {
+func (y *Yielder) perform(ctx context.Context, tx bun.Tx, late []backlog.LateJob) ([]performer, map[models.PoolID]*capacity.Pool, error) {
 	var names []string
 	for _, job := range late {
 		names = append(names, job.Model)
 	}
 	slices.Sort(names)
-	found, err := models.ListPerformers(ctx, tx, slices.Compact(names))
+	found, err := backlog.ListPerformers(ctx, tx, slices.Compact(names))
 	if err != nil {
 		return nil, nil, err
 	}
-	list, err := models.ListPools(ctx, tx, models.NoPoolLock)
+	list, err := capacity.ListPools(ctx, tx, capacity.NoPoolLock)
 	if err != nil {
 		return nil, nil, err
 	}
-	pools := map[models.PoolID]*models.Pool{}
+	pools := map[models.PoolID]*capacity.Pool{}
 	for _, p := range list {
 		pools[p.ID] = p
 	}
-	known, err := models.ListRenderTimes(ctx, tx)
+	known, err := backlog.ListRenderTimes(ctx, tx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +133,7 @@ type yieldInput struct {
 
 // explainYields writes a decision for each pool whose jobs are asked to yield. The number of its
 // workers does not change.
-func explainYields(ctx context.Context, tx bun.Tx, all []yield, pools map[models.PoolID]*models.Pool) error {
+func explainYields(ctx context.Context, tx bun.Tx, all []yield, pools map[models.PoolID]*capacity.Pool) error {
 	byPool := map[models.PoolID][]yield{}
 	for _, a := range all {
 		byPool[a.PoolID] = append(byPool[a.PoolID], a)
@@ -149,7 +151,7 @@ func explainYields(ctx context.Context, tx bun.Tx, all []yield, pools map[models
 		if err != nil {
 			return err
 		}
-		err = models.InsertScalingDecision(ctx, tx, &models.ScalingDecision{
+		err = capacity.InsertScalingDecision(ctx, tx, &capacity.ScalingDecision{
 			PoolID: id, From: pool.Desired, To: pool.Desired, Reason: whyYield(some), Inputs: written,
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,7 @@ import (
 type crowded struct {
 	*jobstest.Stack
 	yielder     *fleet.Yielder
-	pool        *models.Pool
+	pool        *capacity.Pool
 	worker      jobs.Principal
 	fence       lease.Fence
 	batch, late *models.Job

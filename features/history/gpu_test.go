@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
@@ -21,12 +22,12 @@ func TestGPUHistory(t *testing.T) {
 		require.NoError(t, err)
 	}
 	put := func(at time.Time) int {
-		n, err := models.PutGPUMinute(t.Context(), db, at)
+		n, err := capacity.PutGPUMinute(t.Context(), db, at)
 		require.NoError(t, err)
 		return n
 	}
-	past := func() []*models.GPUHistory {
-		found, err := models.ListGPUHistory(t.Context(), db, []models.WorkerID{id, models.NewWorkerID()})
+	past := func() []*capacity.GPUHistory {
+		found, err := capacity.ListGPUHistory(t.Context(), db, []models.WorkerID{id, models.NewWorkerID()})
 		require.NoError(t, err)
 		return found
 	}
@@ -43,7 +44,7 @@ func TestGPUHistory(t *testing.T) {
 	sample(`[{"index": 0, "utilization": 0, "memoryUsedBytes": 5}]`, 0)
 	put(newest)
 
-	require.Equal(t, []*models.GPUHistory{{WorkerID: id, At: past()[0].At,
+	require.Equal(t, []*capacity.GPUHistory{{WorkerID: id, At: past()[0].At,
 		Utilization:  []*float64{f(75), nil, nil, nil, nil, f(0)},
 		Memory:       []*float64{f(50), nil, nil, nil, nil, nil},
 		TemperatureC: []*float64{f(72), nil, nil, nil, nil, nil},
@@ -54,18 +55,18 @@ func TestGPUHistory(t *testing.T) {
 	sample(`[{"index": 0, "utilization": 1}]`, 2*time.Minute)
 	require.Zero(t, put(newest.Add(time.Minute)))
 	sample(`[{"index": 0, "utilization": 1}]`, 0)
-	for i := range models.GPUMinutes + 5 {
+	for i := range capacity.GPUMinutes + 5 {
 		put(newest.Add(time.Duration(i+1) * time.Minute))
 	}
-	require.Len(t, past()[0].Utilization, models.GPUMinutes)
+	require.Len(t, past()[0].Utilization, capacity.GPUMinutes)
 	require.Equal(t, f(1.0*100), past()[0].Utilization[0])
 	put(newest.Add(100 * 24 * time.Hour))
-	require.Equal(t, models.GPUMinutes, count(t, db, "SELECT array_length(utilization, 1) FROM worker_gpu_history"))
+	require.Equal(t, capacity.GPUMinutes, count(t, db, "SELECT array_length(utilization, 1) FROM worker_gpu_history"))
 
 	_, err := db.NewRaw("UPDATE worker_gpu_history SET at = clock_timestamp() - interval '20 minutes'").Exec(t.Context())
 	require.NoError(t, err)
-	require.Nil(t, past()[0].Utilization[models.GPUMinutes-1], "the worker has been idle since")
-	require.Len(t, past()[0].Utilization, models.GPUMinutes)
+	require.Nil(t, past()[0].Utilization[capacity.GPUMinutes-1], "the worker has been idle since")
+	require.Len(t, past()[0].Utilization, capacity.GPUMinutes)
 	_, err = db.NewRaw("UPDATE worker_gpu_history SET at = clock_timestamp() - interval '3 hours'").Exec(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, past())

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // HeatCell describes one GPU type in one region: how well it is used, and what is wrong.
@@ -51,7 +53,7 @@ type Verdict struct {
 
 // HeatPool is a pool on the heat map.
 type HeatPool struct {
-	*models.Pool
+	*capacity.Pool
 	// Paused and Refused mean that the pool gets no more workers, because an operator paused it or
 	// its provider refuses machines.
 	Paused, Refused bool
@@ -60,7 +62,7 @@ type HeatPool struct {
 // HeatMap returns a cell for each region and GPU type with pools, workers or a past, sorted by
 // region and type. f contains the figures of the span shown, and now the present workers. halted
 // means that no job starts.
-func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []models.QueueCount, halted bool) []*HeatCell {
+func HeatMap(f *Figures, pools []HeatPool, now []*models.HistoryPool, queues []backlog.QueueCount, halted bool) []*HeatCell {
 	cells := map[[2]string]*HeatCell{}
 	cell := func(region, gpuType string) *HeatCell {
 		at := [2]string{region, gpuType}

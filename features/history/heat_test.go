@@ -8,6 +8,8 @@ import (
 
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +19,7 @@ func TestHeatMap(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operators/heat-map.md")
 	require.NoError(t, err)
 	pool := func(shape func(*history.HeatPool)) history.HeatPool {
-		p := history.HeatPool{Pool: &models.Pool{PoolSpec: models.PoolSpec{
+		p := history.HeatPool{Pool: &capacity.Pool{PoolSpec: capacity.PoolSpec{
 			Name: "a", Region: "mars", GPUType: "h100", CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
 		}}}
 		if shape != nil {
@@ -25,12 +27,12 @@ func TestHeatMap(t *testing.T) {
 		}
 		return p
 	}
-	waiting := []models.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 7}, {Lane: models.TierPro, Model: "other", Depth: 90}}
+	waiting := []backlog.QueueCount{{Lane: models.TierPro, Model: "testcard", Depth: 7}, {Lane: models.TierPro, Model: "other", Depth: 90}}
 	for name, c := range map[string]struct {
 		past  models.HistoryPool
 		pool  history.HeatPool
 		now   models.HistoryPool
-		queue []models.QueueCount
+		queue []backlog.QueueCount
 		cause string
 		level history.HeatLevel
 	}{

@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -141,7 +143,7 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 		return put, err
 	}
 	// In its own transaction: only worker pages read it, and it writes a row per worker.
-	_, err = models.PutGPUMinute(ctx, r.DB, at)
+	_, err = capacity.PutGPUMinute(ctx, r.DB, at)
 	return put, err
 }
 
@@ -160,7 +162,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 
 // sample reads the present gauges into a span.
 func (r *Recorder) sample(ctx context.Context, known *models.HistorySpan, rows *models.HistoryRows) error {
-	queues, err := models.CountQueues(ctx, r.DB)
+	queues, err := backlog.CountQueues(ctx, r.DB)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/strictjson"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 const (
@@ -129,7 +130,7 @@ func (d *document) read(w written) error {
 
 // stepsOf returns the prices of a pool, in order. Of the entries that match, those that say the most
 // of the pool count; then those of the zone that the pool tries first; then the dearest.
-func (d *document) stepsOf(pool *models.Pool, now time.Time) []models.PriceStep {
+func (d *document) stepsOf(pool *capacity.Pool, now time.Time) []capacity.PriceStep {
 	var best []entry
 	for _, e := range d.entries {
 		if !e.matches(pool) || e.from.After(now.Add(maxAhead)) {
@@ -146,17 +147,17 @@ func (d *document) stepsOf(pool *models.Pool, now time.Time) []models.PriceStep 
 		best = append(best, e)
 	}
 	slices.SortStableFunc(best, func(a, b entry) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(b.usd, a.usd)) })
-	var steps []models.PriceStep
+	var steps []capacity.PriceStep
 	for _, e := range best {
 		if n := len(steps); n > 0 && steps[n-1].From.Equal(e.from) {
 			continue
 		}
-		steps = append(steps, models.PriceStep{From: e.from, PricePerHourUSD: e.usd})
+		steps = append(steps, capacity.PriceStep{From: e.from, PricePerHourUSD: e.usd})
 	}
 	return steps
 }
 
-func (s selector) matches(pool *models.Pool) bool {
+func (s selector) matches(pool *capacity.Pool) bool {
 	is := func(wanted, has string) bool { return wanted == "" || wanted == has }
 	return is(s.Pool, pool.Name) && is(s.Provider, pool.Provider) && is(s.Region, pool.Region) && is(s.GPUType, pool.GPUType) &&
 		is(s.MachineType, pool.MachineType) && is(string(s.CapacityClass), string(pool.CapacityClass)) &&
@@ -164,7 +165,7 @@ func (s selector) matches(pool *models.Pool) bool {
 }
 
 // compare orders two selectors that match a pool, the closer one last.
-func (s selector) compare(other selector, pool *models.Pool) int {
+func (s selector) compare(other selector, pool *capacity.Pool) int {
 	return cmp.Or(cmp.Compare(s.says(), other.says()), cmp.Compare(slices.Index(pool.Zones, other.Zone), slices.Index(pool.Zones, s.Zone)))
 }
 

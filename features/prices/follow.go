@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -34,7 +34,7 @@ const Every = 10 * time.Second
 // count, and adds what has changed to the history. A source that fails or hangs changes no price:
 // its pools keep the last one, which becomes stale, and say why.
 func (f *Follower) Pass(ctx context.Context) error {
-	pools, err := models.ListPools(ctx, f.DB, models.NoPoolLock)
+	pools, err := capacity.ListPools(ctx, f.DB, capacity.NoPoolLock)
 	if err != nil {
 		return fmt.Errorf("list pools: %w", err)
 	}
@@ -70,7 +70,7 @@ func (f *Follower) Pass(ctx context.Context) error {
 // record makes prices that have begun count, and adds what has changed to the history.
 func (f *Follower) record(ctx context.Context) error {
 	err := jobs.InTx(ctx, f.DB, func(ctx context.Context, tx bun.Tx) error {
-		pools, err := models.LockPoolsToAdvance(ctx, tx)
+		pools, err := capacity.LockPoolsToAdvance(ctx, tx)
 		if err != nil || len(pools) == 0 {
 			return err
 		}
@@ -80,7 +80,7 @@ func (f *Follower) record(ctx context.Context) error {
 		}
 		for _, p := range pools {
 			if p.Advance(now) {
-				if err := models.SetQuote(ctx, tx, p); err != nil {
+				if err := capacity.SetQuote(ctx, tx, p); err != nil {
 					return err
 				}
 			}
@@ -90,7 +90,7 @@ func (f *Follower) record(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make prices count that have begun: %w", err)
 	}
-	if err := models.RecordPrices(ctx, f.DB); err != nil {
+	if err := capacity.RecordPrices(ctx, f.DB); err != nil {
 		return fmt.Errorf("record the prices of pools: %w", err)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (f *Follower) follow(ctx context.Context, s *Source) error {
 		return ctx.Err()
 	}
 	err := jobs.InTx(ctx, f.DB, func(ctx context.Context, tx bun.Tx) error {
-		pools, err := models.LockPoolsOfSource(ctx, tx, s.Name)
+		pools, err := capacity.LockPoolsOfSource(ctx, tx, s.Name)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (f *Follower) follow(ctx context.Context, s *Source) error {
 			if problem != nil {
 				p.QuoteProblem = text.Clip(text.Printable("The source "+s.Name+" gives no price: "+problem.Error()), lease.MaxMessageBytes)
 			}
-			if err := models.SetQuote(ctx, tx, p); err != nil {
+			if err := capacity.SetQuote(ctx, tx, p); err != nil {
 				return err
 			}
 		}
@@ -156,12 +156,12 @@ func (s *Source) timely(d *document, stays bool, now time.Time) error {
 }
 
 // quote makes what a document says of a pool its quote.
-func (s *Source) quote(pool *models.Pool, d *document, stays bool, now time.Time) error {
+func (s *Source) quote(pool *capacity.Pool, d *document, stays bool, now time.Time) error {
 	steps := d.stepsOf(pool, now)
 	if len(steps) == 0 {
 		return errors.New("it has none for such machines")
 	}
-	q := models.PoolQuote{QuotedAt: d.at, QuoteAhead: steps}
+	q := capacity.PoolQuote{QuotedAt: d.at, QuoteAhead: steps}
 	if q.Advance(now); q.QuotedUSD == nil {
 		return errors.New("it has none for such machines yet")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -24,9 +25,9 @@ func TestFollower_Pass(t *testing.T) {
 	s := jobstest.New(t)
 	pool := jobstest.AddPool(t, s, 0, 4)
 	s.Exec(t, "UPDATE pools SET gpu_type = 'L4', price_source = 'file', price_per_hour_usd = 0.9")
-	plain := &models.Pool{ID: models.NewPoolID(), PoolSpec: pool.PoolSpec}
+	plain := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: pool.PoolSpec}
 	plain.Name, plain.PricePerHourUSD, plain.PriceSource = "plain", 0.7, "hangs"
-	require.NoError(t, models.InsertPool(t.Context(), s.DB, plain))
+	require.NoError(t, capacity.InsertPool(t.Context(), s.DB, plain))
 	path := filepath.Join(t.TempDir(), "prices.json")
 	claim := (&periodic.Periods{DB: s.DB}).Claim
 	follower := &Follower{DB: s.DB, Claim: claim, limit: 100 * time.Millisecond, Sources: []*Source{
@@ -35,12 +36,12 @@ func TestFollower_Pass(t *testing.T) {
 		{Name: "unused", File: "/nowhere", EverySeconds: 86400},
 	}}
 	// pass lets the time for the next reading come.
-	pass := func(document string) (*models.Pool, error) {
+	pass := func(document string) (*capacity.Pool, error) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(path, []byte(document), 0o600))
 		s.Exec(t, "DELETE FROM passes WHERE name = 'prices of file'")
 		err := follower.Pass(t.Context())
-		found, listed := models.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
+		found, listed := capacity.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
 		require.NoError(t, listed)
 		return found[0], err
 	}
@@ -82,7 +83,7 @@ func TestFollower_Pass(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, follower.Pass(t.Context()), "nothing is read before its time")
 
-	history, err := models.ListPrices(t.Context(), s.DB, []models.PoolID{pool.ID}, time.Hour, 100)
+	history, err := capacity.ListPrices(t.Context(), s.DB, []models.PoolID{pool.ID}, time.Hour, 100)
 	require.NoError(t, err)
 	var usd []float64
 	for _, step := range history {
@@ -91,7 +92,7 @@ func TestFollower_Pass(t *testing.T) {
 	require.Equal(t, []float64{0.9, 0.4, 0.5, 0.3}, usd)
 	removed := 0
 	require.NoError(t, jobs.InTx(t.Context(), s.DB, func(ctx context.Context, tx bun.Tx) (err error) {
-		removed, err = models.DeleteOldPrices(ctx, tx, 0, 100)
+		removed, err = capacity.DeleteOldPrices(ctx, tx, 0, 100)
 		return err
 	}))
 	require.Equal(t, 3, removed, "the newest stays, of each pool")

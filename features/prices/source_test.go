@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -107,7 +107,7 @@ func TestParse(t *testing.T) {
 	t.Run("FindsTheEntryThatSaysTheMostOfAPool", func(t *testing.T) {
 		t.Parallel()
 
-		pool := &models.Pool{PoolSpec: models.PoolSpec{Name: "p", Provider: "gce", Region: "r", Zones: []string{"b", "a"}, GPUType: "L4",
+		pool := &capacity.Pool{PoolSpec: capacity.PoolSpec{Name: "p", Provider: "gce", Region: "r", Zones: []string{"b", "a"}, GPUType: "L4",
 			CapacityClass: "SPOT"}}
 		of := func(prices string) []float64 {
 			d, err := parse([]byte(`{"at": "2026-01-31T12:00:00Z", "prices": [`+prices+`]}`), false)

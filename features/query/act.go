@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // Names are the names of accounts, keys, members, pools, workers, schedules and workflows, by id.
@@ -26,7 +27,7 @@ func (n Names) named(value string) string {
 }
 
 // actNames returns the names of all that acts of the audit log mention by id.
-func (r *History) actNames(ctx context.Context, acts []*models.AuditEntry) (Names, error) {
+func (r *History) actNames(ctx context.Context, acts []*access.AuditEntry) (Names, error) {
 	ids := map[string]bool{}
 	for _, act := range acts {
 		ids[act.Target] = true

@@ -9,11 +9,12 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // Act is an entry of the audit log in words.
 type Act struct {
-	*models.AuditEntry
+	*access.AuditEntry
 	// TargetName is the present name of the target, or nil if it has none.
 	TargetName *string
 	// Details are what the act says of itself, one value each, such as "maxRunning: 3 → 5". Ids follow the names of what they name.
@@ -23,11 +24,11 @@ type Act struct {
 // AuditLog lists what operators did (to one target, unless it is ""), newest
 // first. It is for ADMIN.
 func (r *History) AuditLog(ctx context.Context, p jobs.Principal, target string, of paging.Request) (*paging.Page[*Act], error) {
-	return r.Audit(ctx, p, models.AuditFilter{Target: target}, of)
+	return r.Audit(ctx, p, access.AuditFilter{Target: target}, of)
 }
 
 // Audit lists the acts that match, newest first. It is for ADMIN.
-func (r *History) Audit(ctx context.Context, p jobs.Principal, f models.AuditFilter, of paging.Request) (*paging.Page[*Act], error) {
+func (r *History) Audit(ctx context.Context, p jobs.Principal, f access.AuditFilter, of paging.Request) (*paging.Page[*Act], error) {
 	if err := p.RequireAdmin(); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (r *History) Audit(ctx context.Context, p jobs.Principal, f models.AuditFil
 	if err != nil {
 		return nil, err
 	}
-	found, err := models.SearchAudit(ctx, r.db, f, models.AuditID(mark), of.First+1)
+	found, err := access.SearchAudit(ctx, r.db, f, models.AuditID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list the audit log: %w", err)
 	}

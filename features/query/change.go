@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // ChangeKind says what a change of the installation is about.
@@ -93,7 +94,7 @@ func (r *History) Changes(ctx context.Context, p jobs.Principal, f ChangeFilter,
 	if err != nil {
 		return nil, err
 	}
-	acts, err := models.ListActs(ctx, r.db, models.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until},
+	acts, err := access.ListActs(ctx, r.db, access.ActFilter{Actions: actions, Target: f.Target, Since: f.Since, Until: f.Until},
 		models.AuditID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list the changes: %w", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +36,7 @@ func TestChanges(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		viewer := s.NewKey(t, s.NewAccount(t, "ops", models.TierCritical), models.RoleViewer)
+		viewer := s.NewKey(t, s.NewAccount(t, "ops", models.TierCritical), access.RoleViewer)
 		pool := jobstest.AddPool(t, s, 0, 5)
 		_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
 		require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestChanges(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.Operator.Halt(t.Context(), s.Admin, []models.HaltTarget{models.HaltSchedules}, "storage")
 		require.NoError(t, err)
-		s.NewMember(t, "ana@example.com", models.RoleOperator)
+		s.NewMember(t, "ana@example.com", access.RoleOperator)
 		one := 5
 		_, err = s.Accounts.Update(t.Context(), s.Admin, s.Account.ID, auth.AccountInput{MaxRunning: &one})
 		require.NoError(t, err)
@@ -95,7 +96,7 @@ func TestChanges(t *testing.T) {
 		acme := s.NewAccount(t, "acme", models.TierPro)
 		_, err = s.Accounts.Update(t.Context(), s.Admin, acme.ID, auth.AccountInput{MaxRunning: new(7)})
 		require.NoError(t, err)
-		_, _, err = s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: acme.ID, Role: models.RoleClient, Name: "ci"})
+		_, _, err = s.Keys.Create(t.Context(), s.Admin, auth.NewKey{AccountID: acme.ID, Role: access.RoleClient, Name: "ci"})
 		require.NoError(t, err)
 
 		page, err := s.Reads.History.Changes(t.Context(), s.Admin, query.ChangeFilter{}, all)

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // changeWord says how an action of the audit log is described in the feed of changes.
@@ -85,7 +85,7 @@ var namesConstants = []ChangeKind{ChangeQueue, ChangeHalt, ChangeProcess}
 var hiddenDetails = []string{"address", "bulkOperation", "settings", "id", "prefix"}
 
 // changeOf tells an act of the audit log as a change.
-func changeOf(act *models.AuditEntry, names Names) *Change {
+func changeOf(act *access.AuditEntry, names Names) *Change {
 	words := changeWords[act.Action]
 	payload := readAct(act.Payload)
 	c := &Change{ID: string(act.ID), At: act.At, Kind: words.kind, Action: act.Action, Actor: safe(act.Actor), Target: safe(act.Target)}

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -22,7 +23,7 @@ type DeadLetters struct {
 
 // Get returns a dead letter, or NOT_FOUND. Only operators see them.
 func (r *DeadLetters) Get(ctx context.Context, p jobs.Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
-	if !id.Valid() || !p.May(models.RoleViewer) {
+	if !id.Valid() || !p.May(access.RoleViewer) {
 		return nil, apierror.NotFound("dead letter")
 	}
 	letter, err := models.GetDeadLetter(ctx, r.db, id)
@@ -35,7 +36,7 @@ func (r *DeadLetters) Get(ctx context.Context, p jobs.Principal, id models.DeadL
 // OpenOf returns the unresolved dead letter of a job's current run, or nil. Only
 // operators see one.
 func (r *DeadLetters) OpenOf(ctx context.Context, p jobs.Principal, job *models.Job) (*models.DeadLetter, error) {
-	if !p.May(models.RoleOperator) {
+	if !p.May(access.RoleOperator) {
 		return nil, nil
 	}
 	letter, err := models.FindDeadLetter(ctx, r.db, job.ID, job.Run)

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -23,10 +24,10 @@ const (
 )
 
 // lookupRoles are the kinds of ids that can be looked up, and the roles that may.
-var lookupRoles = map[string]models.Role{
-	"job": models.RoleClient, "bulk": models.RoleClient, "whk": models.RoleClient, "whd": models.RoleClient, "wfl": models.RoleClient,
-	"wrk": models.RoleViewer, "acc": models.RoleViewer, "pol": models.RoleViewer, "dead": models.RoleViewer,
-	"alr": models.RoleViewer, "sil": models.RoleViewer, "key": models.RoleAdmin, "mem": models.RoleAdmin,
+var lookupRoles = map[string]access.Role{
+	"job": access.RoleClient, "bulk": access.RoleClient, "whk": access.RoleClient, "whd": access.RoleClient, "wfl": access.RoleClient,
+	"wrk": access.RoleViewer, "acc": access.RoleViewer, "pol": access.RoleViewer, "dead": access.RoleViewer,
+	"alr": access.RoleViewer, "sil": access.RoleViewer, "key": access.RoleAdmin, "mem": access.RoleAdmin,
 }
 
 // IDs returns the ids that begin with a prefix such as job_01937d3e, the oldest first, at most
@@ -69,7 +70,7 @@ const anOperator = "an operator"
 // KeyNames returns the names of keys that did something. A client sees keys of other accounts
 // only as "an operator".
 func (r *Directory) KeyNames(ctx context.Context, p jobs.Principal, ids []models.KeyID) (map[models.KeyID]string, error) {
-	keys, err := models.GetAPIKeys(ctx, r.db, ids)
+	keys, err := access.GetAPIKeys(ctx, r.db, ids)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the names of keys")
 	}

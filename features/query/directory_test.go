@@ -8,14 +8,15 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	s, job, worker, _ := jobstest.Leased(t)
-	stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-	operator := s.NewKey(t, s.Account, models.RoleOperator)
+	stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
+	operator := s.NewKey(t, s.Account, access.RoleOperator)
 	id, none := string(job.ID), []string{}
 
 	for name, c := range map[string]struct {
@@ -78,7 +79,7 @@ func TestIDsBesideABusyAccount(t *testing.T) {
 
 	require.NoError(t, err)
 	require.Equal(t, []string{"wfl_" + own}, got)
-	none := s.NewKey(t, s.NewAccount(t, "none", models.TierPro), models.RoleClient)
+	none := s.NewKey(t, s.NewAccount(t, "none", models.TierPro), access.RoleClient)
 	got, err = s.Reads.Directory.IDs(t.Context(), none, "wfl_019900")
 	require.NoError(t, err)
 	require.Empty(t, got)

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 const (
@@ -23,7 +24,7 @@ func (r *Jobs) DraftUsage(ctx context.Context, p jobs.Principal, days int) (mode
 		return models.DraftUsage{}, apierror.Invalid("days", "days is 1 to %d; it is %d.", maxUsageDays, days)
 	}
 	account := p.AccountID
-	if p.May(models.RoleViewer) {
+	if p.May(access.RoleViewer) {
 		account = ""
 	}
 	usage, err := models.SumDrafts(ctx, r.db, account, time.Duration(days)*day)

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
@@ -45,13 +46,13 @@ func (r *Jobs) Estimates(ctx context.Context, rows []*models.Job) (map[models.Jo
 		return nil, fmt.Errorf("estimate jobs: %w", err)
 	}
 	accounts = lo.KeyBy(known, func(a *models.Account) models.AccountID { return a.ID })
-	ahead := map[models.JobID]models.OwnAhead{}
+	ahead := map[models.JobID]backlog.OwnAhead{}
 	if len(queued) > 0 {
-		counted, err := models.CountOwnAhead(ctx, r.db, queued, countOwn)
+		counted, err := backlog.CountOwnAhead(ctx, r.db, queued, countOwn)
 		if err != nil {
 			return nil, fmt.Errorf("count what is ahead: %w", err)
 		}
-		ahead = lo.KeyBy(counted, func(a models.OwnAhead) models.JobID { return a.JobID })
+		ahead = lo.KeyBy(counted, func(a backlog.OwnAhead) models.JobID { return a.JobID })
 	}
 	r.estimates.Look(func(o *estimate.Forecast) {
 		for _, job := range rows {

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -19,7 +21,7 @@ import (
 // Narrow parses a filter's search, and restricts the filter to what the caller may see. It
 // returns INVALID_INPUT, or NOT_FOUND for an account that does not exist or that the caller
 // may not see.
-func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilter) (models.JobFilter, error) {
+func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f joblist.JobFilter) (joblist.JobFilter, error) {
 	for name, value := range map[string]string{"type": f.Type, "model": f.Model, "userId": f.UserID} {
 		if !text.Valid(value, 0, submit.MaxUserIDBytes) {
 			return f, apierror.Invalid("filter."+name, "filter.%s may have %d printable characters.", name, submit.MaxUserIDBytes)
@@ -66,7 +68,7 @@ func Narrow(ctx context.Context, db bun.IDB, p jobs.Principal, f models.JobFilte
 		}
 		f = withAge(f, now, search.OlderThan, search.YoungerThan)
 	}
-	if p.May(models.RoleViewer) {
+	if p.May(access.RoleViewer) {
 		return f, nil
 	}
 	if f.AccountID != "" && f.AccountID != p.AccountID {
@@ -81,7 +83,7 @@ func namedAccount(ctx context.Context, db bun.IDB, p jobs.Principal, name string
 	if id := models.AccountID(name); id.Valid() {
 		return id, nil
 	}
-	if !p.May(models.RoleViewer) {
+	if !p.May(access.RoleViewer) {
 		// Names are not unique: a client's search can only match the client's own account.
 		accounts, err := models.GetAccounts(ctx, db, []models.AccountID{p.AccountID})
 		if err == nil && (len(accounts) == 0 || accounts[0].Name != name) {
@@ -99,7 +101,7 @@ func namedAccount(ctx context.Context, db bun.IDB, p jobs.Principal, name string
 	return account.ID, nil
 }
 
-func withAge(f models.JobFilter, now time.Time, older, younger time.Duration) models.JobFilter {
+func withAge(f joblist.JobFilter, now time.Time, older, younger time.Duration) joblist.JobFilter {
 	if before := now.Add(-older); older > 0 && (f.CreatedBefore.IsZero() || before.Before(f.CreatedBefore)) {
 		f.CreatedBefore = before
 	}

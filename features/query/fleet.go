@@ -12,6 +12,9 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -58,7 +61,7 @@ func (r *Fleet) Worker(ctx context.Context, id models.WorkerID) (*models.Worker,
 // SeesWorker reports whether a client may see a worker: one that has worked on a job of the
 // client.
 func (r *Fleet) SeesWorker(ctx context.Context, p jobs.Principal, id models.WorkerID) (bool, error) {
-	if p.May(models.RoleViewer) {
+	if p.May(access.RoleViewer) {
 		return true, nil
 	}
 	seen, err := models.WorkerServed(ctx, r.db, id, p.AccountID)
@@ -66,14 +69,14 @@ func (r *Fleet) SeesWorker(ctx context.Context, p jobs.Principal, id models.Work
 }
 
 // Counts counts waiting and running jobs by lane and model.
-func (r *Queues) Counts(ctx context.Context) ([]models.QueueCount, error) {
-	counts, err := models.CountQueues(ctx, r.db)
+func (r *Queues) Counts(ctx context.Context) ([]backlog.QueueCount, error) {
+	counts, err := backlog.CountQueues(ctx, r.db)
 	return counts, apierror.Wrap(err, "count queues")
 }
 
 // PoolStatus is a pool with the numbers of its workers by state.
 type PoolStatus struct {
-	*models.Pool
+	*capacity.Pool
 	Booting, Idle, Busy, Draining int
 	// PausedBy is the name of the key, or the address of the member, that paused the pool, or nil.
 	PausedBy *string
@@ -88,7 +91,7 @@ func (p *PoolStatus) Paused() bool { return !p.PausedAt.IsZero() }
 
 // Pools lists all pools by name.
 func (r *Fleet) Pools(ctx context.Context) ([]*PoolStatus, error) {
-	pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
+	pools, err := capacity.ListPools(ctx, r.db, capacity.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
@@ -97,15 +100,15 @@ func (r *Fleet) Pools(ctx context.Context) ([]*PoolStatus, error) {
 
 // PoolsByID returns pools by their ids, in any order.
 func (r *Fleet) PoolsByID(ctx context.Context, ids []models.PoolID) ([]*PoolStatus, error) {
-	pools, err := models.GetPools(ctx, r.db, ids)
+	pools, err := capacity.GetPools(ctx, r.db, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read pools: %w", err)
 	}
 	return r.poolStatus(ctx, pools)
 }
 
-func (r *Fleet) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolStatus, error) {
-	counts, err := models.CountPoolWorkers(ctx, r.db)
+func (r *Fleet) poolStatus(ctx context.Context, pools []*capacity.Pool) ([]*PoolStatus, error) {
+	counts, err := capacity.CountPoolWorkers(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("count pool workers: %w", err)
 	}
@@ -113,7 +116,7 @@ func (r *Fleet) poolStatus(ctx context.Context, pools []*models.Pool) ([]*PoolSt
 	if err != nil {
 		return nil, fmt.Errorf("list the loads of models: %w", err)
 	}
-	paused := lo.FilterMap(pools, func(p *models.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
+	paused := lo.FilterMap(pools, func(p *capacity.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
 	names := map[string]string{}
 	if len(paused) > 0 {
 		if names, err = models.NamesOf(ctx, r.db, paused); err != nil {
@@ -168,13 +171,13 @@ func (r *Fleet) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error)
 
 // ScalingHistories returns the newest decisions of each of these pools, newest first, at most
 // first (1 to 200) of each.
-func (r *Fleet) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*models.ScalingDecision,
+func (r *Fleet) ScalingHistories(ctx context.Context, pools []models.PoolID, first int) (map[models.PoolID][]*capacity.ScalingDecision,
 	error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	decisions, err := models.ListScalingDecisions(ctx, r.db, pools, first)
-	found := make(map[models.PoolID][]*models.ScalingDecision, len(pools))
+	decisions, err := capacity.ListScalingDecisions(ctx, r.db, pools, first)
+	found := make(map[models.PoolID][]*capacity.ScalingDecision, len(pools))
 	for _, d := range decisions {
 		found[d.PoolID] = append(found[d.PoolID], d)
 	}
@@ -188,8 +191,8 @@ func (r *Fleet) GPUs(ctx context.Context, workers []models.WorkerID) ([]*models.
 }
 
 // GPUHistory returns how busy these workers' GPUs were in the last two hours.
-func (r *Fleet) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*models.GPUHistory, error) {
-	found, err := models.ListGPUHistory(ctx, r.db, workers)
+func (r *Fleet) GPUHistory(ctx context.Context, workers []models.WorkerID) ([]*capacity.GPUHistory, error) {
+	found, err := capacity.ListGPUHistory(ctx, r.db, workers)
 	return found, apierror.Wrap(err, "list the history of GPUs")
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 const (
@@ -17,13 +17,13 @@ const (
 )
 
 // Health tells whether work gets stuck anywhere.
-func (r *History) Health(ctx context.Context) (*models.Health, error) {
-	h, err := models.ReadHealth(ctx, r.db, StalledAfter, maxCountedDeadLetters)
+func (r *History) Health(ctx context.Context) (*alerts.Health, error) {
+	h, err := alerts.ReadHealth(ctx, r.db, StalledAfter, maxCountedDeadLetters)
 	return h, apierror.Wrap(err, "read the health")
 }
 
 // WorkerCounts counts the workers that have not ended, by state.
-func (r *Fleet) WorkerCounts(ctx context.Context) ([]models.WorkerCount, error) {
-	counts, err := models.CountWorkersByStatus(ctx, r.db)
+func (r *Fleet) WorkerCounts(ctx context.Context) ([]alerts.WorkerCount, error) {
+	counts, err := alerts.CountWorkersByStatus(ctx, r.db)
 	return counts, apierror.Wrap(err, "count the workers")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -122,7 +123,7 @@ func (r *History) HeatMap(ctx context.Context, p jobs.Principal, hours int) ([]*
 	if err != nil {
 		return nil, err
 	}
-	known, err := models.ListPools(ctx, r.db, models.NoPoolLock)
+	known, err := capacity.ListPools(ctx, r.db, capacity.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // TimeSpent is a models.JobTime as REST shows it.
@@ -66,19 +67,19 @@ func (r *Jobs) Waits(ctx context.Context, rows []*models.Job) (map[models.JobID]
 
 // paused returns for how long the queues of those of the jobs that are QUEUED were closed in their
 // current wait.
-func (r *Jobs) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]models.Paused, error) {
+func (r *Jobs) paused(ctx context.Context, rows []*models.Job, now time.Time) (map[models.JobID]backlog.Paused, error) {
 	var ids []models.JobID
-	var waits []models.Wait
+	var waits []backlog.Wait
 	for _, job := range rows {
 		if job.Status == models.JobQueued && job.QueuedAt.Before(now) {
-			ids, waits = append(ids, job.ID), append(waits, models.Wait{Lane: job.Lane, Model: job.Model, Since: job.QueuedAt, Until: now})
+			ids, waits = append(ids, job.ID), append(waits, backlog.Wait{Lane: job.Lane, Model: job.Model, Since: job.QueuedAt, Until: now})
 		}
 	}
-	all, err := models.ListPaused(ctx, r.db, waits)
+	all, err := backlog.ListPaused(ctx, r.db, waits)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read for how long queues were closed")
 	}
-	found := make(map[models.JobID]models.Paused, len(ids))
+	found := make(map[models.JobID]backlog.Paused, len(ids))
 	for i, id := range ids {
 		found[id] = all[i]
 	}

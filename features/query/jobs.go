@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -96,12 +97,12 @@ func (r *Jobs) readJobs(ctx context.Context, all []*jobRead) error {
 
 // Count counts jobs up to CountLimit. CountLimit+1 means more, or that the count would
 // have to examine too many rows.
-func (r *Jobs) Count(ctx context.Context, p jobs.Principal, f models.JobFilter) (int, error) {
+func (r *Jobs) Count(ctx context.Context, p jobs.Principal, f joblist.JobFilter) (int, error) {
 	f, err := Narrow(ctx, r.db, p, f)
 	if err != nil {
 		return 0, err
 	}
-	n, err := models.CountJobs(ctx, r.db, f, CountLimit+1)
+	n, err := joblist.CountJobs(ctx, r.db, f, CountLimit+1)
 	return n, apierror.Wrap(err, "count jobs")
 }
 

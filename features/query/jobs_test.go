@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -25,7 +27,7 @@ func TestJobs(t *testing.T) {
 
 		s, job, worker, fence := jobstest.Leased(t)
 		o := jobstest.UploadAll(t, s, worker, fence)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 
 		for _, p := range []jobs.Principal{stranger, s.Enrolment, worker, {}} {
 			_, err := s.Reads.Jobs.Get(t.Context(), p, job.ID)
@@ -46,12 +48,12 @@ func TestJobs(t *testing.T) {
 			_, err = s.Reads.Jobs.Artifact(t.Context(), p, o.Committed)
 			require.NoError(t, err)
 		}
-		_, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID}, paging.Request{First: 10})
+		_, err := s.Reads.Jobs.List(t.Context(), stranger, joblist.JobFilter{AccountID: s.Account.ID}, paging.Request{First: 10})
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
-		page, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{}, paging.Request{First: 10})
+		page, err := s.Reads.Jobs.List(t.Context(), stranger, joblist.JobFilter{}, paging.Request{First: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
-		n, err := s.Reads.Jobs.Count(t.Context(), stranger, models.JobFilter{})
+		n, err := s.Reads.Jobs.Count(t.Context(), stranger, joblist.JobFilter{})
 		require.NoError(t, err)
 		require.Zero(t, n)
 		seen, err := s.Reads.Fleet.SeesWorker(t.Context(), stranger, worker.WorkerID)
@@ -102,7 +104,7 @@ func TestJobs(t *testing.T) {
 			_, err = s.Reads.Fleet.Pool(t.Context(), models.PoolID(id))
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			if id != "" {
-				_, err = s.Reads.Jobs.List(t.Context(), s.Admin, models.JobFilter{AccountID: models.AccountID(id)}, paging.Request{First: 1})
+				_, err = s.Reads.Jobs.List(t.Context(), s.Admin, joblist.JobFilter{AccountID: models.AccountID(id)}, paging.Request{First: 1})
 				jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			}
 		}
@@ -113,7 +115,7 @@ func TestJobs(t *testing.T) {
 
 		s := jobstest.New(t)
 		for _, first := range []int{0, -1, 201, 10_000} {
-			_, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: first})
+			_, err := s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
 			_, err = s.Reads.Jobs.Events(t.Context(), models.NewJobID(), 0, first)
 			jobstest.RequireInvalid(t, err, "first")
@@ -139,7 +141,7 @@ func TestJobs(t *testing.T) {
 		var seen []models.JobID
 		of := paging.Request{First: 3}
 		for more := true; more; {
-			page, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, of)
+			page, err := s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, of)
 			require.NoError(t, err)
 			for _, job := range page.Items {
 				seen = append(seen, job.ID)
@@ -186,20 +188,20 @@ func TestJobs(t *testing.T) {
 		everything := []models.JobID{house.ID, free.ID, users.ID, failed.ID}
 
 		for name, c := range map[string]struct {
-			filter   models.JobFilter
+			filter   joblist.JobFilter
 			expected []models.JobID
 		}{
-			"nothing":       {models.JobFilter{}, everything},
-			"account":       {models.JobFilter{AccountID: s.Account.ID}, everything[1:]},
-			"status":        {models.JobFilter{Status: []models.JobStatus{models.JobFailed, models.JobCompleted}}, []models.JobID{failed.ID}},
-			"tier":          {models.JobFilter{Tier: []models.Tier{models.TierFree, models.TierCritical}}, []models.JobID{house.ID, free.ID}},
-			"user":          {models.JobFilter{UserID: "ada"}, []models.JobID{users.ID}},
-			"failure class": {models.JobFilter{FailureClass: []models.FailureClass{models.FailContentPolicy}}, []models.JobID{failed.ID}},
-			"model":         {models.JobFilter{Model: "testcard"}, everything},
-			"another model": {models.JobFilter{Model: "%"}, nil},
-			"type":          {models.JobFilter{Type: "video.generate", UserID: "ada"}, []models.JobID{users.ID}},
-			"after":         {models.JobFilter{CreatedAfter: failed.CreatedAt}, everything[:3]},
-			"before":        {models.JobFilter{CreatedBefore: users.CreatedAt}, []models.JobID{failed.ID}},
+			"nothing":       {joblist.JobFilter{}, everything},
+			"account":       {joblist.JobFilter{AccountID: s.Account.ID}, everything[1:]},
+			"status":        {joblist.JobFilter{Status: []models.JobStatus{models.JobFailed, models.JobCompleted}}, []models.JobID{failed.ID}},
+			"tier":          {joblist.JobFilter{Tier: []models.Tier{models.TierFree, models.TierCritical}}, []models.JobID{house.ID, free.ID}},
+			"user":          {joblist.JobFilter{UserID: "ada"}, []models.JobID{users.ID}},
+			"failure class": {joblist.JobFilter{FailureClass: []models.FailureClass{models.FailContentPolicy}}, []models.JobID{failed.ID}},
+			"model":         {joblist.JobFilter{Model: "testcard"}, everything},
+			"another model": {joblist.JobFilter{Model: "%"}, nil},
+			"type":          {joblist.JobFilter{Type: "video.generate", UserID: "ada"}, []models.JobID{users.ID}},
+			"after":         {joblist.JobFilter{CreatedAfter: failed.CreatedAt}, everything[:3]},
+			"before":        {joblist.JobFilter{CreatedBefore: users.CreatedAt}, []models.JobID{failed.ID}},
 		} {
 			page, err := s.Reads.Jobs.List(t.Context(), s.Admin, c.filter, paging.Request{First: 200})
 			require.NoError(t, err, name)
@@ -313,7 +315,7 @@ func TestWatch(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		watch := func(p jobs.Principal, id models.JobID, every time.Duration) error {
 			return s.Watcher.Job(t.Context(), p, id, every, func(*models.Job) error {
 				t.Error("it was shown")

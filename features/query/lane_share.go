@@ -7,16 +7,17 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 )
 
 // Shares returns the accounts with waiting or running jobs in a lane, or in each lane if it is
 // empty: the most waiting jobs first, at most first (1 to 200) of each lane. It is for operators.
-func (r *Queues) Shares(ctx context.Context, lane models.Tier, first int) ([]*models.LaneShare, error) {
+func (r *Queues) Shares(ctx context.Context, lane models.Tier, first int) ([]*backlog.LaneShare, error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	found, err := models.ListLaneShares(ctx, r.db, lane, first)
+	found, err := backlog.ListLaneShares(ctx, r.db, lane, first)
 	return found, apierror.Wrap(err, "read the shares of lanes")
 }
 
@@ -26,7 +27,7 @@ func (r *Queues) Heads(ctx context.Context, lane models.Tier, first int) ([]*mod
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	heads, err := models.ListLaneHeads(ctx, r.db, lane, first)
+	heads, err := backlog.ListLaneHeads(ctx, r.db, lane, first)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the next jobs of a lane")
 	}
@@ -34,7 +35,7 @@ func (r *Queues) Heads(ctx context.Context, lane models.Tier, first int) ([]*mod
 	if len(heads) == 0 {
 		return nil, nil
 	}
-	ids := lo.Map(heads, func(j models.QueuedJob, _ int) models.JobID { return j.ID })
+	ids := lo.Map(heads, func(j backlog.QueuedJob, _ int) models.JobID { return j.ID })
 	found, err := models.GetJobs(ctx, r.db, ids)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the next jobs of a lane")

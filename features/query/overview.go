@@ -9,6 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 )
 
@@ -39,13 +41,13 @@ type Overview struct {
 
 	// Recent are the figures of the last ten minutes, Hour those of the last hour.
 	Recent, Hour *history.Figures
-	Queues       []models.QueueCount
+	Queues       []backlog.QueueCount
 	Pauses       []models.Pause
 	Halts        []models.Halt
 	// Workers are counted now, by pool, region and GPU type.
 	Workers []*models.HistoryPool
 	// Failing are the workers on which several jobs crashed in the last hour.
-	Failing []models.FailingWorker
+	Failing []capacity.FailingWorker
 }
 
 // OverviewPrice is what an overview costs of the caller's share of reads.
@@ -84,7 +86,7 @@ func (r *History) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Scheduled, o.Blocked, o.DeadLetters, o.Workers = int(gauges.Scheduled), int(gauges.Blocked), int(gauges.DeadLetters), workers
-	if o.Queues, err = models.CountQueues(ctx, r.db); err != nil {
+	if o.Queues, err = backlog.CountQueues(ctx, r.db); err != nil {
 		return nil, err
 	}
 	drains, err := r.queues.Drains(ctx)
@@ -98,7 +100,7 @@ func (r *History) overview(ctx context.Context) (*Overview, error) {
 	if o.Pauses, err = models.ListPauses(ctx, r.db); err != nil {
 		return nil, err
 	}
-	if o.Failing, err = models.ListFailingWorkers(ctx, r.db, hourSpan, mostFailing); err != nil {
+	if o.Failing, err = capacity.ListFailingWorkers(ctx, r.db, hourSpan, mostFailing); err != nil {
 		return nil, err
 	}
 	// The hour is read in two parts, so that the last minutes are read once.
@@ -111,7 +113,7 @@ func (r *History) overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Hour = before.And(o.Recent)
-	pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
+	pools, err := capacity.ListPools(ctx, r.db, capacity.NoPoolLock)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +19,7 @@ func TestCursors(t *testing.T) {
 	t.Parallel()
 
 	// first is the cursor of a list's first job.
-	first := func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f models.JobFilter) string {
+	first := func(t *testing.T, s *jobstest.Stack, p jobs.Principal, f joblist.JobFilter) string {
 		t.Helper()
 		page, err := s.Reads.Jobs.List(t.Context(), p, f, paging.Request{First: 1})
 		require.NoError(t, err)
@@ -31,8 +34,8 @@ func TestCursors(t *testing.T) {
 		for range 3 {
 			s.Submit(t)
 		}
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		queued := models.JobFilter{Status: []models.JobStatus{models.JobQueued}}
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
+		queued := joblist.JobFilter{Status: []models.JobStatus{models.JobQueued}}
 		own := first(t, s, s.Client, queued)
 
 		page, err := s.Reads.Jobs.List(t.Context(), s.Client, queued, paging.Request{First: 200, After: own})
@@ -40,12 +43,12 @@ func TestCursors(t *testing.T) {
 		require.Len(t, page.Items, 2, "the size of a page is free")
 		for name, other := range map[string]struct {
 			caller jobs.Principal
-			filter models.JobFilter
+			filter joblist.JobFilter
 		}{
-			"no filter":       {s.Client, models.JobFilter{}},
-			"another filter":  {s.Client, models.JobFilter{Status: []models.JobStatus{models.JobFailed}}},
-			"a narrower one":  {s.Client, models.JobFilter{Status: queued.Status, Model: "testcard"}},
-			"another search":  {s.Client, models.JobFilter{Status: queued.Status, Search: "tier:FREE"}},
+			"no filter":       {s.Client, joblist.JobFilter{}},
+			"another filter":  {s.Client, joblist.JobFilter{Status: []models.JobStatus{models.JobFailed}}},
+			"a narrower one":  {s.Client, joblist.JobFilter{Status: queued.Status, Model: "testcard"}},
+			"another search":  {s.Client, joblist.JobFilter{Status: queued.Status, Search: "tier:FREE"}},
 			"another account": {stranger, queued},
 			"an operator":     {s.Admin, queued},
 		} {
@@ -54,7 +57,7 @@ func TestCursors(t *testing.T) {
 			jobstest.RequireInvalid(t, err, "after")
 			require.ErrorContains(t, err, "another list", name)
 		}
-		_, err = s.Reads.Webhooks.Deliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{}, paging.Request{First: 1, After: own})
+		_, err = s.Reads.Webhooks.Deliveries(t.Context(), s.Client, webhooks.DeliveryFilter{}, paging.Request{First: 1, After: own})
 		jobstest.RequireInvalid(t, err, "after")
 		_, err = s.Reads.Fleet.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: 1, After: own})
 		jobstest.RequireInvalid(t, err, "after")
@@ -74,7 +77,7 @@ func TestCursors(t *testing.T) {
 		require.Empty(t, pages[job.ID].Items)
 		_, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{other.ID}, of)
 		jobstest.RequireInvalid(t, err, "after")
-		_, err = s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, of)
+		_, err = s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, of)
 		jobstest.RequireInvalid(t, err, "after")
 	})
 
@@ -83,13 +86,13 @@ func TestCursors(t *testing.T) {
 
 		s := jobstest.New(t)
 		older, newer := s.Submit(t), s.Submit(t)
-		own := first(t, s, s.Client, models.JobFilter{})
+		own := first(t, s, s.Client, joblist.JobFilter{})
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, newer.ID)
 		require.NoError(t, err)
 		_, err = s.Deleter.Delete(t.Context(), s.Client, newer.ID)
 		require.NoError(t, err)
 
-		page, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 5, After: own})
+		page, err := s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, paging.Request{First: 5, After: own})
 
 		require.NoError(t, err)
 		require.Len(t, page.Items, 1)
@@ -101,7 +104,7 @@ func TestCursors(t *testing.T) {
 
 		s := jobstest.New(t)
 		s.Submit(t)
-		own := first(t, s, s.Client, models.JobFilter{})
+		own := first(t, s, s.Client, joblist.JobFilter{})
 		plain := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 		raw, err := base64.RawURLEncoding.DecodeString(own)
 		require.NoError(t, err)
@@ -122,7 +125,7 @@ func TestCursors(t *testing.T) {
 			"longer":          own + "AAAA",
 			"very long":       strings.Repeat("A", 1<<20),
 		} {
-			_, err := s.Reads.Jobs.List(t.Context(), s.Client, models.JobFilter{}, paging.Request{First: 1, After: after})
+			_, err := s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, paging.Request{First: 1, After: after})
 			require.Error(t, err, name)
 			jobstest.RequireInvalid(t, err, "after")
 			require.Less(t, len(err.Error()), 300, name)

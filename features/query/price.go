@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // PoolPrice is what a worker of a pool costs for an hour, in US dollars.
@@ -22,14 +23,14 @@ type PoolPrice struct {
 	// Problem is why the source gave no price when it was last read, or "".
 	Problem string
 	// Ahead is how the price changes, as far as the source knows.
-	Ahead []models.PriceStep
+	Ahead []capacity.PriceStep
 }
 
 // Price returns what a worker of the pool costs now.
 func (p *PoolStatus) Price() *PoolPrice { return p.priceAt(time.Now()) }
 
 func (p *PoolStatus) priceAt(now time.Time) *PoolPrice {
-	price := &PoolPrice{PricePerHourUSD: p.PriceAt(now), Problem: p.QuoteProblem, Ahead: []models.PriceStep{}}
+	price := &PoolPrice{PricePerHourUSD: p.PriceAt(now), Problem: p.QuoteProblem, Ahead: []capacity.PriceStep{}}
 	switch {
 	case p.PriceSource == "":
 		return price
@@ -67,12 +68,12 @@ const (
 
 // PriceHistories returns what the workers of these pools cost in the last hours, 1 to 720, each
 // pool's oldest first. The first is the price at the beginning, if it was known.
-func (r *Fleet) PriceHistories(ctx context.Context, pools []models.PoolID, hours int) (map[models.PoolID][]*models.PriceStep, error) {
+func (r *Fleet) PriceHistories(ctx context.Context, pools []models.PoolID, hours int) (map[models.PoolID][]*capacity.PriceStep, error) {
 	if hours < 1 || hours > maxPriceHours {
 		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxPriceHours)
 	}
-	points, err := models.ListPrices(ctx, r.db, pools, time.Duration(hours)*time.Hour, maxPrices)
-	found := make(map[models.PoolID][]*models.PriceStep, len(pools))
+	points, err := capacity.ListPrices(ctx, r.db, pools, time.Duration(hours)*time.Hour, maxPrices)
+	found := make(map[models.PoolID][]*capacity.PriceStep, len(pools))
 	for _, p := range points {
 		found[p.PoolID] = append(found[p.PoolID], &p.PriceStep)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 )
@@ -60,7 +62,7 @@ func (r *Queues) Drains(ctx context.Context) (*estimate.Drains, error) {
 
 // Capacities returns the capacity of each of these queues, by lane and model. That of a whole
 // lane, with an empty model, has only its drain.
-func (r *Queues) Capacities(ctx context.Context, queues []models.QueueCount) ([]QueueCapacity, error) {
+func (r *Queues) Capacities(ctx context.Context, queues []backlog.QueueCount) ([]QueueCapacity, error) {
 	if len(queues) == 0 {
 		return nil, nil
 	}
@@ -76,8 +78,8 @@ func (r *Queues) Capacities(ctx context.Context, queues []models.QueueCount) ([]
 	if err != nil {
 		return nil, err
 	}
-	names := lo.Uniq(lo.Map(queues, func(q models.QueueCount, _ int) string { return q.Model }))
-	capacity, err := models.ListCapacity(ctx, r.db, names)
+	names := lo.Uniq(lo.Map(queues, func(q backlog.QueueCount, _ int) string { return q.Model }))
+	capacity, err := capacity.ListCapacity(ctx, r.db, names)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the capacity")
 	}
@@ -94,7 +96,7 @@ func (r *Queues) Capacities(ctx context.Context, queues []models.QueueCount) ([]
 }
 
 // poolless sums up the workers without a pool that run the jobs of a queue.
-func poolless(known *catalogue.Snapshot, capacity []models.Capacity, q models.QueueCount) (all models.Capacity) {
+func poolless(known *catalogue.Snapshot, capacity []capacity.Capacity, q backlog.QueueCount) (all capacity.Capacity) {
 	queue := models.Queue{Line: models.Line{Lane: q.Lane}, Model: q.Model}
 	for _, c := range capacity {
 		if c.Poolless == 0 || !c.ServesLane(q.Lane) || !known.CapabilityOf(c.Offer).Runs(queue) {
@@ -113,7 +115,7 @@ func serves(p *PoolStatus, lane models.Tier, model string) bool {
 
 // CapacityOf returns what these pools, and workers without a pool, can do for the jobs of a lane and
 // model. It does not know the drain.
-func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others models.Capacity, now time.Time) QueueCapacity {
+func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others capacity.Capacity, now time.Time) QueueCapacity {
 	c := QueueCapacity{Lane: lane, Model: model, Poolless: others.Poolless, Workers: others.Poolless}
 	var booting, refused int
 	idle, inPools := others.PoollessIdle, 0

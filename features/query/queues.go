@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/uptrace/bun"
 )
 
@@ -41,7 +42,7 @@ func (r *Queues) Stats(ctx context.Context, p jobs.Principal) (*QueueStats, erro
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	counts, err := models.CountStatuses(ctx, r.db, exactStats)
+	counts, err := joblist.CountStatuses(ctx, r.db, exactStats)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count jobs by status")
 	}

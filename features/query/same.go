@@ -1,6 +1,6 @@
 package query
 
-import "github.com/reelay/reelay/models"
+import "github.com/reelay/reelay/models/capacity"
 
 // Same is a row of a list, and those after it that say the same.
 type Same[R any] struct {
@@ -25,10 +25,10 @@ func FoldSame[R any, K comparable](rows []R, key func(R) K) []Same[R] {
 
 // FoldDecisions makes decisions of the scaler one that follow each other, with the same numbers of
 // workers, reason and error. The history itself stays as it is.
-func FoldDecisions(decisions []*models.ScalingDecision) []Same[*models.ScalingDecision] {
+func FoldDecisions(decisions []*capacity.ScalingDecision) []Same[*capacity.ScalingDecision] {
 	type decided struct {
 		from, to      int
 		reason, error string
 	}
-	return FoldSame(decisions, func(d *models.ScalingDecision) decided { return decided{d.From, d.To, d.Reason, d.Error} })
+	return FoldSame(decisions, func(d *capacity.ScalingDecision) decided { return decided{d.From, d.To, d.Reason, d.Error} })
 }

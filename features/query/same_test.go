@@ -4,17 +4,17 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/features/query"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 func TestFoldDecisions(t *testing.T) {
 	t.Parallel()
 
-	decision := func(id int64, to int, reason, failure string) *models.ScalingDecision {
-		return &models.ScalingDecision{ID: id, To: to, Reason: reason, Error: failure}
+	decision := func(id int64, to int, reason, failure string) *capacity.ScalingDecision {
+		return &capacity.ScalingDecision{ID: id, To: to, Reason: reason, Error: failure}
 	}
-	all := []*models.ScalingDecision{
+	all := []*capacity.ScalingDecision{
 		decision(6, 2, "limit", ""), decision(5, 2, "limit", ""), decision(4, 2, "limit", "no capacity"), decision(3, 1, "limit", ""),
 		decision(2, 2, "limit", ""), decision(1, 2, "limit", ""),
 	}

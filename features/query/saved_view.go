@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/uptrace/bun"
 )
 
@@ -41,23 +42,23 @@ func ownerOf(p jobs.Principal) string {
 }
 
 // List returns the caller's views and the shared ones, by name.
-func (v *Views) List(ctx context.Context, p jobs.Principal) ([]*models.SavedView, error) {
+func (v *Views) List(ctx context.Context, p jobs.Principal) ([]*joblist.SavedView, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
-	found, err := models.ListSavedViews(ctx, v.DB, ownerOf(p), 2*maxViews)
+	found, err := joblist.ListSavedViews(ctx, v.DB, ownerOf(p), 2*maxViews)
 	return found, apierror.Wrap(err, "list saved views")
 }
 
 // Get returns a view that the caller sees, or NOT_FOUND.
-func (v *Views) Get(ctx context.Context, p jobs.Principal, id models.ViewID) (*models.SavedView, error) {
+func (v *Views) Get(ctx context.Context, p jobs.Principal, id models.ViewID) (*joblist.SavedView, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
 	}
 	if !id.Valid() {
 		return nil, apierror.NotFound("view")
 	}
-	found, err := models.GetSavedView(ctx, v.DB, ownerOf(p), id)
+	found, err := joblist.GetSavedView(ctx, v.DB, ownerOf(p), id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "view"), "read view %s", id)
 	}
@@ -65,18 +66,18 @@ func (v *Views) Get(ctx context.Context, p jobs.Principal, id models.ViewID) (*m
 }
 
 // Mine reports whether the caller made a view.
-func (*Views) Mine(p jobs.Principal, v *models.SavedView) bool { return v.Owner == ownerOf(p) }
+func (*Views) Mine(p jobs.Principal, v *joblist.SavedView) bool { return v.Owner == ownerOf(p) }
 
 // Save makes or changes a view. Operators may change shared views of others. It returns
 // CONFLICT for a name that is taken, and QUOTA_EXCEEDED if the caller has too many views.
-func (v *Views) Save(ctx context.Context, p jobs.Principal, in ViewInput) (*models.SavedView, error) {
+func (v *Views) Save(ctx context.Context, p jobs.Principal, in ViewInput) (*joblist.SavedView, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	view := &models.SavedView{ID: models.NewViewID(), Owner: ownerOf(p)}
+	view := &joblist.SavedView{ID: models.NewViewID(), Owner: ownerOf(p)}
 	if in.ID != "" {
 		var err error
 		if view, err = v.Get(ctx, p, in.ID); err != nil {
@@ -85,7 +86,7 @@ func (v *Views) Save(ctx context.Context, p jobs.Principal, in ViewInput) (*mode
 	}
 	view.Name, view.Query, view.Shared = in.Name, in.Query, in.Shared
 	err := jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
-		taken, err := models.IsViewNameTaken(ctx, tx, view)
+		taken, err := joblist.IsViewNameTaken(ctx, tx, view)
 		if err != nil {
 			return err
 		}
@@ -93,11 +94,11 @@ func (v *Views) Save(ctx context.Context, p jobs.Principal, in ViewInput) (*mode
 			return apierror.Conflict("A view named %q already exists: choose another name.", text.Clip(in.Name, maxViewName))
 		}
 		if in.ID == "" {
-			if n, err := models.CountSavedViews(ctx, tx, view.Owner); err != nil || n >= maxViews {
+			if n, err := joblist.CountSavedViews(ctx, tx, view.Owner); err != nil || n >= maxViews {
 				return cmpErr(err, apierror.New(apierror.CodeQuotaExceeded, "You have %d views: delete one first.", n))
 			}
 		}
-		if err := models.PutSavedView(ctx, tx, view); err != nil {
+		if err := joblist.PutSavedView(ctx, tx, view); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "saveView", string(view.ID), jobs.Payload{"name": view.Name, "query": view.Query, "shared": view.Shared})
@@ -141,7 +142,7 @@ func (v *Views) Delete(ctx context.Context, p jobs.Principal, id models.ViewID) 
 		return err
 	}
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
-		if deleted, err := models.DeleteSavedView(ctx, tx, id); err != nil || !deleted {
+		if deleted, err := joblist.DeleteSavedView(ctx, tx, id); err != nil || !deleted {
 			return err
 		}
 		return p.Audit(ctx, tx, "deleteView", string(id), jobs.Payload{"name": view.Name, "query": view.Query, "shared": view.Shared})

@@ -13,12 +13,13 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 )
 
 // Search is a parsed search: a job must meet all its conditions. docs/users/search.md
 // describes the language.
 type Search struct {
-	Terms models.JobTerms
+	Terms joblist.JobTerms
 	// Account is an account's name or id.
 	Account string
 	// OlderThan and YoungerThan are a job's age; 0 is no condition.
@@ -164,10 +165,10 @@ func (s *Search) add(t searchTerm) (problem string) {
 	case "class":
 		return s.addNames(t, "failure_class", plain(models.FailureClasses))
 	case "type", "model":
-		s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: t.key, Values: t.values, Prefix: true, Not: t.not})
+		s.Terms.Facets = append(s.Terms.Facets, joblist.Facet{Column: t.key, Values: t.values, Prefix: true, Not: t.not})
 		return ""
 	case "user":
-		s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: "user_id", Values: t.values, Not: t.not})
+		s.Terms.Facets = append(s.Terms.Facets, joblist.Facet{Column: "user_id", Values: t.values, Not: t.not})
 		return ""
 	}
 	if !t.not && t.key == "pool" {
@@ -252,7 +253,7 @@ func (s *Search) addNames(t searchTerm, column string, known []string) (problem 
 			return fmt.Sprintf("there is no %s %q; there are %s", t.key, text.Clip(value, 32), strings.ToLower(strings.Join(known, ", ")))
 		}
 	}
-	s.Terms.Facets = append(s.Terms.Facets, models.Facet{Column: column, Values: names, Not: t.not})
+	s.Terms.Facets = append(s.Terms.Facets, joblist.Facet{Column: column, Values: names, Not: t.not})
 	return ""
 }
 
@@ -292,8 +293,8 @@ func (s *Search) addMetadata(value string) (problem string) {
 	if n := utf8.RuneCountInString(text); !found || name == "" || n == 0 || n > 200 {
 		return "meta takes a field of the metadata and its value, as in meta:campaign=autumn"
 	}
-	s.Terms.Words = append(s.Terms.Words, models.Word{Text: text})
-	s.Terms.Metadata = append(s.Terms.Metadata, models.MetadataField{Key: name, Value: text})
+	s.Terms.Words = append(s.Terms.Words, joblist.Word{Text: text})
+	s.Terms.Metadata = append(s.Terms.Metadata, joblist.MetadataField{Key: name, Value: text})
 	return ""
 }
 
@@ -310,16 +311,16 @@ func (s *Search) addWaste(value string) (problem string) {
 
 // searchWord returns what a word can match: the beginning of an id if it has that prefix or
 // could be one, else a key or a value of metadata.
-func searchWord(text string) models.Word {
+func searchWord(text string) joblist.Word {
 	lower := strings.ToLower(text)
 	for _, kind := range []string{"job_", "video_"} {
 		if digits, ok := strings.CutPrefix(lower, kind); ok {
 			if from, to, ok := idRange(digits); ok {
-				return models.Word{From: from, To: to}
+				return joblist.Word{From: from, To: to}
 			}
 		}
 	}
-	word := models.Word{Text: text}
+	word := joblist.Word{Text: text}
 	if from, to, ok := idRange(lower); ok && len(lower) >= minBareID {
 		word.From, word.To = from, to
 	}

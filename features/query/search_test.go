@@ -15,24 +15,26 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
 func TestParseSearch(t *testing.T) {
 	t.Parallel()
 
-	facet := func(column string, values ...string) models.Facet {
-		return models.Facet{Column: column, Values: values}
+	facet := func(column string, values ...string) joblist.Facet {
+		return joblist.Facet{Column: column, Values: values}
 	}
-	terms := func(facets ...models.Facet) models.JobTerms { return models.JobTerms{Facets: facets} }
-	words := func(texts ...string) (t models.JobTerms) {
+	terms := func(facets ...joblist.Facet) joblist.JobTerms { return joblist.JobTerms{Facets: facets} }
+	words := func(texts ...string) (t joblist.JobTerms) {
 		for _, text := range texts {
-			t.Words = append(t.Words, models.Word{Text: text})
+			t.Words = append(t.Words, joblist.Word{Text: text})
 		}
 		return t
 	}
-	not := func(f models.Facet) models.Facet { f.Not = true; return f }
-	begins := func(f models.Facet) models.Facet { f.Prefix = true; return f }
+	not := func(f joblist.Facet) joblist.Facet { f.Not = true; return f }
+	begins := func(f joblist.Facet) joblist.Facet { f.Prefix = true; return f }
 	for text, want := range map[string]query.Search{
 		"":                                {},
 		" \t ":                            {},
@@ -42,24 +44,24 @@ func TestParseSearch(t *testing.T) {
 		"tier:free,batch model:ltx":       {Terms: terms(facet("tier", "FREE", "BATCH"), begins(facet("model", "ltx")))},
 		`user:"a b","c,d"`:                {Terms: terms(facet("user_id", "a b", "c,d"))},
 		"age:>1h age:<2d age:>5m":         {OlderThan: time.Hour, YoungerThan: 48 * time.Hour},
-		"waste:>60 waste:>1.5":            {Terms: models.JobTerms{WasteOver: new(60.0)}},
+		"waste:>60 waste:>1.5":            {Terms: joblist.JobTerms{WasteOver: new(60.0)}},
 		"account:acme":                    {Account: "acme"},
-		"pool:a,b zone:z":                 {Terms: models.JobTerms{Pools: []string{"a", "b"}, Zones: []string{"z"}}},
+		"pool:a,b zone:z":                 {Terms: joblist.JobTerms{Pools: []string{"a", "b"}, Zones: []string{"z"}}},
 		"lane:critical":                   {Terms: terms(facet("lane", "CRITICAL"))},
-		"checkpoint:>1h checkpoint:<2h":   {Terms: models.JobTerms{CheckpointOver: time.Hour, CheckpointUnder: 2 * time.Hour}},
-		`meta:"a=b c"`: {Terms: models.JobTerms{Words: []models.Word{{Text: "b c"}},
-			Metadata: []models.MetadataField{{Key: "a", Value: "b c"}}}},
-		"bulk:bulk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: models.JobTerms{BulkID: "bulk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
+		"checkpoint:>1h checkpoint:<2h":   {Terms: joblist.JobTerms{CheckpointOver: time.Hour, CheckpointUnder: 2 * time.Hour}},
+		`meta:"a=b c"`: {Terms: joblist.JobTerms{Words: []joblist.Word{{Text: "b c"}},
+			Metadata: []joblist.MetadataField{{Key: "a", Value: "b c"}}}},
+		"bulk:bulk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: joblist.JobTerms{BulkID: "bulk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
 		`"-"`:                          {Terms: words("-")},
 		`autumn "two words" a,b "x:y"`: {Terms: words("autumn", "two words", "a,b", "x:y")},
-		"worker:wrk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: models.JobTerms{WorkerID: "wrk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
-		"job_0198": {Terms: models.JobTerms{Words: []models.Word{{
+		"worker:wrk_7e75f612-9f58-3b65-6699-d3e99707f311": {Terms: joblist.JobTerms{WorkerID: "wrk_7e75f612-9f58-3b65-6699-d3e99707f311"}},
+		"job_0198": {Terms: joblist.JobTerms{Words: []joblist.Word{{
 			From: "job_01980000-0000-0000-0000-000000000000", To: "job_0198ffff-ffff-ffff-ffff-ffffffffffff"}}}},
-		"job_01988A2B-1c": {Terms: models.JobTerms{Words: []models.Word{{
+		"job_01988A2B-1c": {Terms: joblist.JobTerms{Words: []joblist.Word{{
 			From: "job_01988a2b-1c00-0000-0000-000000000000", To: "job_01988a2b-1cff-ffff-ffff-ffffffffffff"}}}},
-		"video_01988a2b1c": {Terms: models.JobTerms{Words: []models.Word{{
+		"video_01988a2b1c": {Terms: joblist.JobTerms{Words: []joblist.Word{{
 			From: "job_01988a2b-1c00-0000-0000-000000000000", To: "job_01988a2b-1cff-ffff-ffff-ffffffffffff"}}}},
-		"01988a2b": {Terms: models.JobTerms{Words: []models.Word{{Text: "01988a2b",
+		"01988a2b": {Terms: joblist.JobTerms{Words: []joblist.Word{{Text: "01988a2b",
 			From: "job_01988a2b-0000-0000-0000-000000000000", To: "job_01988a2b-ffff-ffff-ffff-ffffffffffff"}}}},
 		"job_title":             {Terms: words("job_title")},
 		"01988a2":               {Terms: words("01988a2")},
@@ -163,9 +165,9 @@ func TestSearch(t *testing.T) {
 	tagged := submitted(submit.Submission{Metadata: []byte(`{"campaign": "autumn", "shot": 7, "deep": {"x": "hidden"}}`)})
 	s.Exec(t, "UPDATE jobs SET created_at = created_at - interval '9 minutes' WHERE id = ?", plainJob.ID)
 	find := func(p jobs.Principal, search string) []models.JobID {
-		page, err := s.Reads.Jobs.List(t.Context(), p, models.JobFilter{Search: search}, paging.Request{First: 50})
+		page, err := s.Reads.Jobs.List(t.Context(), p, joblist.JobFilter{Search: search}, paging.Request{First: 50})
 		require.NoError(t, err, search)
-		n, err := s.Reads.Jobs.Count(t.Context(), p, models.JobFilter{Search: search})
+		n, err := s.Reads.Jobs.Count(t.Context(), p, joblist.JobFilter{Search: search})
 		require.NoError(t, err, search)
 		require.Len(t, page.Items, n, search)
 		var ids []models.JobID
@@ -204,17 +206,17 @@ func TestSearch(t *testing.T) {
 	})
 
 	t.Run("FindsNoJobsOfOtherAccounts", func(t *testing.T) {
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), access.RoleClient)
 		for _, search := range []string{"", string(keyed.ID), "order-17", "autumn", "job_0", "status:queued"} {
 			require.Empty(t, find(stranger, search), search)
 		}
-		_, err := s.Reads.Jobs.List(t.Context(), stranger, models.JobFilter{Search: "account:" + string(s.Client.AccountID)},
+		_, err := s.Reads.Jobs.List(t.Context(), stranger, joblist.JobFilter{Search: "account:" + string(s.Client.AccountID)},
 			paging.Request{First: 1})
 		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})
 
 	t.Run("FiltersBulkOperations", func(t *testing.T) {
-		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: models.BulkCancel, Filter: models.JobFilter{Search: "autumn"}})
+		op, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{Action: joblist.BulkCancel, Filter: joblist.JobFilter{Search: "autumn"}})
 
 		require.NoError(t, err)
 		require.Equal(t, 1, op.Matched)

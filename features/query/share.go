@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 )
 
@@ -135,7 +136,7 @@ func (s *Shares) Await(ctx context.Context, p jobs.Principal, price int) (contex
 // admit waits until ctx ends if patience is 0. Workers' reads are not counted: they are small,
 // and must not wait.
 func (s *Shares) admit(ctx context.Context, p jobs.Principal, price int, patience time.Duration) (context.Context, *Read, error) {
-	if price <= FreePrice || p.Role == models.RoleWorker {
+	if price <= FreePrice || p.Role == access.RoleWorker {
 		return postgres.AsRead(ctx, false), &Read{}, nil
 	}
 	lane := &s.small
@@ -284,7 +285,7 @@ func (l *readLane) next(now time.Time) (again time.Duration) {
 // shareOf returns the caller's share. mu must be held.
 func (s *Shares) shareOf(p jobs.Principal, now time.Time) *readShare {
 	key, times := shareKey{account: p.AccountID}, 1.0
-	if p.May(models.RoleViewer) {
+	if p.May(access.RoleViewer) {
 		key.key, times = p.KeyID, operatorReads
 	}
 	share := s.shares[key]

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func TestReadShares(t *testing.T) {
 	t.Parallel()
 
 	client := func(account string) jobs.Principal {
-		return jobs.Principal{Role: models.RoleClient, AccountID: models.AccountID(account)}
+		return jobs.Principal{Role: access.RoleClient, AccountID: models.AccountID(account)}
 	}
 	one, other := client("one"), client("other")
 	// wait requests a read, and returns its result.
@@ -140,7 +141,7 @@ func TestReadShares(t *testing.T) {
 
 	in("GiveEachOperatorsKeyAShare", func(t *testing.T) {
 		s := query.NewShares(8, 8)
-		script := jobs.Principal{Role: models.RoleOperator, AccountID: "house", KeyID: "script"}
+		script := jobs.Principal{Role: access.RoleOperator, AccountID: "house", KeyID: "script"}
 		console := script
 		console.KeyID = "console"
 		admit(t, s, script, largeRead)

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Suggestion completes a term of a search.
@@ -103,7 +104,7 @@ func (r *Jobs) searchValues(ctx context.Context, key string) ([]Suggestion, erro
 func (r *Jobs) fleetValues(ctx context.Context, key string) ([]Suggestion, error) {
 	var all []Suggestion
 	if key == "pool" {
-		pools, err := models.ListPools(ctx, r.db, models.NoPoolLock)
+		pools, err := capacity.ListPools(ctx, r.db, capacity.NoPoolLock)
 		for _, pool := range pools {
 			all = append(all, Suggestion{pool.Name, pool.Provider})
 		}

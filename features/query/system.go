@@ -5,11 +5,12 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 )
 
 // System is what Reelay runs on.
 type System struct {
-	*models.Health
+	*alerts.Health
 	Database  *models.Database
 	Processes []*models.Process
 	// Agents counts the workers by the version of their agent.

@@ -16,6 +16,8 @@ import (
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
@@ -30,18 +32,18 @@ type situation struct {
 	estimates *estimate.Estimator
 	now       time.Time
 	jobs      []*models.Job
-	blocking  map[models.JobID]models.Blocking
+	blocking  map[models.JobID]backlog.Blocking
 	fetches   map[models.JobID]*models.InputFetch
 	lanes     map[models.Tier]models.LaneState
 	halts     []models.Halt
 	pauses    []models.Pause
-	capacity  []models.Capacity
+	capacity  []capacity.Capacity
 	accounts  map[models.AccountID]*models.Account
 	avoided   map[models.WorkerID]*models.Worker
 	gaveWay   map[models.JobID]models.Tier // to which lane, if its last attempt did
 	ahead     map[models.JobID]int
 	above     map[models.JobID]int
-	paused    map[models.JobID]models.Paused // for how long their queues were closed
+	paused    map[models.JobID]backlog.Paused // for how long their queues were closed
 }
 
 // WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
@@ -71,17 +73,17 @@ func (r *Jobs) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.J
 
 func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) error {
 	var err error
-	if s.jobs, err = models.ListWaitingJobs(ctx, db, ids); err != nil || len(s.jobs) == 0 {
+	if s.jobs, err = backlog.ListWaitingJobs(ctx, db, ids); err != nil || len(s.jobs) == 0 {
 		return err
 	}
 	if s.now, err = postgres.Now(ctx, db); err != nil {
 		return err
 	}
-	blocking, err := models.CountBlocking(ctx, db, ids)
+	blocking, err := backlog.CountBlocking(ctx, db, ids)
 	if err != nil {
 		return err
 	}
-	s.blocking = lo.KeyBy(blocking, func(b models.Blocking) models.JobID { return b.JobID })
+	s.blocking = lo.KeyBy(blocking, func(b backlog.Blocking) models.JobID { return b.JobID })
 	fetches, err := models.ListInputFetches(ctx, db, ids)
 	if err != nil {
 		return err
@@ -98,7 +100,7 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 	if s.pauses, err = models.ListPauses(ctx, db); err != nil {
 		return err
 	}
-	if s.gaveWay, err = models.ListYielded(ctx, db, s.requeued()); err != nil {
+	if s.gaveWay, err = backlog.ListYielded(ctx, db, s.requeued()); err != nil {
 		return err
 	}
 	accountIDs, names := map[models.AccountID]bool{}, map[string]bool{}
@@ -121,7 +123,7 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	s.accounts = lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
-	if s.capacity, err = models.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
+	if s.capacity, err = capacity.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
 		return err
 	}
 	return s.readAhead(ctx, db)
@@ -141,13 +143,13 @@ func (s *situation) requeued() (ids []models.JobID) {
 // countAhead+1 means more than countAhead.
 func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 	s.ahead, s.above = map[models.JobID]int{}, map[models.JobID]int{}
-	numbers, asked := map[string]int{}, []models.LineUp(nil)
+	numbers, asked := map[string]int{}, []backlog.LineUp(nil)
 	line := map[models.JobID]string{}
 	for _, job := range s.jobs {
 		if job.Status != models.JobQueued {
 			continue
 		}
-		up := models.LineUp{Lane: job.Lane, Models: s.rivals(job)}
+		up := backlog.LineUp{Lane: job.Lane, Models: s.rivals(job)}
 		if s.capped(job) {
 			up.AccountID = job.AccountID // other accounts' jobs do not delay it
 		} else {
@@ -162,11 +164,11 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	found, err := models.ListLinedUp(ctx, db, asked, countAhead+1)
+	found, err := backlog.ListLinedUp(ctx, db, asked, countAhead+1)
 	if err != nil {
 		return err
 	}
-	above, err := models.CountAbove(ctx, db, asked, countAhead+1)
+	above, err := backlog.CountAbove(ctx, db, asked, countAhead+1)
 	if err != nil {
 		return err
 	}
@@ -204,8 +206,8 @@ func (s *situation) before(lane models.Tier) []models.Tier {
 }
 
 // capacityFor returns the capacity that can run the job.
-func (s *situation) capacityFor(job *models.Job) []models.Capacity {
-	return slices.DeleteFunc(slices.Clone(s.capacity), func(c models.Capacity) bool {
+func (s *situation) capacityFor(job *models.Job) []capacity.Capacity {
+	return slices.DeleteFunc(slices.Clone(s.capacity), func(c capacity.Capacity) bool {
 		return !s.catalogue.CapabilityOf(c.Offer).Serves(job.Queue(), job.AccountID)
 	})
 }
@@ -326,7 +328,7 @@ func (s *situation) avoids(job *models.Job) bool {
 
 // whyNoCapacity returns the reason why no worker is free for the job, if none is.
 func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
-	var total models.Capacity
+	var total capacity.Capacity
 	var ready time.Time
 	for _, c := range s.capacityFor(job) {
 		total.Idle, total.Busy, total.Booting, total.Most = total.Idle+c.Idle, total.Busy+c.Busy, total.Booting+c.Booting, total.Most+c.Most
@@ -409,7 +411,7 @@ func (s *situation) whyNoCapacity(job *models.Job) []WaitingReason {
 }
 
 // whyNotBooting is the reason for jobs whose only pools have machines that do not start.
-func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
+func (s *situation) whyNotBooting(c capacity.Capacity) WaitingReason {
 	message := fmt.Sprintf("No suitable worker starts: %s in a row failed to", text.Count(c.BootFailures, "machine"))
 	if c.Busy > 0 {
 		message = fmt.Sprintf("%s that can run it %s busy, and no more start: %s in a row failed to",
@@ -423,7 +425,7 @@ func (s *situation) whyNotBooting(c models.Capacity) WaitingReason {
 }
 
 // whyNoMachines is the reason for jobs of whose pools none gets machines now.
-func (s *situation) whyNoMachines(c models.Capacity) WaitingReason {
+func (s *situation) whyNoMachines(c capacity.Capacity) WaitingReason {
 	message := "No suitable worker is available"
 	if c.Busy > 0 {
 		message = text.Count(c.Busy, "worker") + " that can run it " + verb(c.Busy, "is", "are") + " busy"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // needs describes what a job requires of a worker.
@@ -44,7 +45,7 @@ func restrictions(job *models.Job, now time.Time) string {
 func (s *situation) tooDear(job *models.Job) bool {
 	anyPrice := job.Queue()
 	anyPrice.Needs = anyPrice.Needs.AtAnyPrice()
-	return job.Needs != anyPrice.Needs && slices.ContainsFunc(s.capacity, func(c models.Capacity) bool {
+	return job.Needs != anyPrice.Needs && slices.ContainsFunc(s.capacity, func(c capacity.Capacity) bool {
 		return c.Booting+c.Idle+c.Busy+c.Most > 0 && s.catalogue.CapabilityOf(c.Offer).Serves(anyPrice, job.AccountID)
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -82,9 +84,9 @@ func TestWaitingFor(t *testing.T) {
 		_, err = s.Operator.ResumeQueue(t.Context(), s.Admin, models.TierEnterprise, "testcard")
 		require.NoError(t, err)
 
-		pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any",
+		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{Name: "p", Provider: "local", Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 2}}
-		require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+		require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, pool))
 		require.Equal(t, "No suitable worker is available; pool maximum is 2.", expect(query.WaitCapacityExhausted)[0].Message)
 		s.Exec(t, "UPDATE pools SET max_workers = 0")
 		require.Equal(t, "The pools that can run it may have no workers: their maximum is 0.", expect(query.WaitCapacityExhausted)[0].Message)
@@ -205,7 +207,7 @@ func TestWaitingFor(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		s.Exec(t, "UPDATE accounts SET max_running = 100, max_queued = 1000")
 		for range 3 {
 			s.Submit(t)

@@ -9,6 +9,9 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -18,11 +21,11 @@ type Webhooks struct {
 }
 
 // VisibleEndpoint returns an endpoint that the caller may see, or NOT_FOUND.
-func VisibleEndpoint(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+func VisibleEndpoint(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Endpoint, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("webhook endpoint")
 	}
-	endpoint, err := models.GetWebhookEndpoint(ctx, db, id)
+	endpoint, err := webhooks.GetEndpoint(ctx, db, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "webhook endpoint"), "read webhook endpoint %s", id)
 	}
@@ -33,11 +36,11 @@ func VisibleEndpoint(ctx context.Context, db bun.IDB, p jobs.Principal, id model
 }
 
 // VisibleDelivery returns a delivery that the caller may see, or NOT_FOUND.
-func VisibleDelivery(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+func VisibleDelivery(ctx context.Context, db bun.IDB, p jobs.Principal, id models.WebhookDeliveryID) (*webhooks.Delivery, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("webhook delivery")
 	}
-	delivery, err := models.GetWebhookDelivery(ctx, db, id)
+	delivery, err := webhooks.GetDelivery(ctx, db, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "webhook delivery"), "read webhook delivery %s", id)
 	}
@@ -48,43 +51,43 @@ func VisibleDelivery(ctx context.Context, db bun.IDB, p jobs.Principal, id model
 }
 
 // Endpoint returns an endpoint that the caller may see, or NOT_FOUND.
-func (r *Webhooks) Endpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+func (r *Webhooks) Endpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Endpoint, error) {
 	return VisibleEndpoint(ctx, r.db, p, id)
 }
 
 // Endpoints lists an account's endpoints, oldest first: the caller's own,
 // or those of an account that an operator names.
-func (r *Webhooks) Endpoints(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*models.WebhookEndpoint, error) {
+func (r *Webhooks) Endpoints(ctx context.Context, p jobs.Principal, account models.AccountID) ([]*webhooks.Endpoint, error) {
 	if account == "" {
 		account = p.AccountID
 	}
 	if !account.Valid() || !p.Sees(account) {
 		return nil, apierror.NotFound("account")
 	}
-	found, err := models.ListWebhookEndpoints(ctx, r.db, account)
+	found, err := webhooks.ListEndpoints(ctx, r.db, account)
 	return found, apierror.Wrap(err, "list webhook endpoints")
 }
 
 // AllEndpoints lists endpoints, newest first, at most limit of those older than after: all
 // for operators and viewers, and otherwise the caller's own.
 func (r *Webhooks) AllEndpoints(ctx context.Context, p jobs.Principal, after models.WebhookEndpointID,
-	limit int) ([]*models.WebhookEndpoint, error) {
+	limit int) ([]*webhooks.Endpoint, error) {
 	if after != "" && !after.Valid() {
 		return nil, paging.ErrCursor
 	}
-	found, err := models.ListAllWebhookEndpoints(ctx, r.db, p.Scope(), after, limit)
+	found, err := webhooks.ListAllEndpoints(ctx, r.db, p.Scope(), after, limit)
 	return found, apierror.Wrap(err, "list webhook endpoints")
 }
 
 // Delivery returns a delivery that the caller may see, or NOT_FOUND.
-func (r *Webhooks) Delivery(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+func (r *Webhooks) Delivery(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*webhooks.Delivery, error) {
 	return VisibleDelivery(ctx, r.db, p, id)
 }
 
 // Deliveries lists deliveries, newest first. A client sees its own, an operator sees
 // all.
-func (r *Webhooks) Deliveries(ctx context.Context, p jobs.Principal, f models.WebhookDeliveryFilter,
-	of paging.Request) (*paging.Page[*models.WebhookDelivery], error) {
+func (r *Webhooks) Deliveries(ctx context.Context, p jobs.Principal, f webhooks.DeliveryFilter,
+	of paging.Request) (*paging.Page[*webhooks.Delivery], error) {
 	all := paging.ListOf("whd", p.Scope(), f)
 	mark, err := all.Begin(of)
 	if err != nil {
@@ -96,25 +99,25 @@ func (r *Webhooks) Deliveries(ctx context.Context, p jobs.Principal, f models.We
 	if f.EndpointID != "" && !f.EndpointID.Valid() {
 		return nil, apierror.NotFound("webhook endpoint")
 	}
-	if !p.May(models.RoleViewer) {
+	if !p.May(access.RoleViewer) {
 		f.AccountID = p.AccountID
 	}
-	found, err := models.ListWebhookDeliveries(ctx, r.db, f, models.WebhookDeliveryID(mark), of.First+1)
+	found, err := webhooks.ListDeliveries(ctx, r.db, f, models.WebhookDeliveryID(mark), of.First+1)
 	if err != nil {
 		return nil, fmt.Errorf("list webhook deliveries: %w", err)
 	}
-	return paging.NewPage(all, found, of.First, func(d *models.WebhookDelivery) string { return string(d.ID) }), nil
+	return paging.NewPage(all, found, of.First, func(d *webhooks.Delivery) string { return string(d.ID) }), nil
 }
 
 // Tries returns the tries of deliveries that the caller was shown before, oldest first.
-func (r *Webhooks) Tries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*models.WebhookTry, error) {
-	found, err := models.ListWebhookTries(ctx, r.db, ids)
+func (r *Webhooks) Tries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*webhooks.Try, error) {
+	found, err := webhooks.ListTries(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "list webhook tries")
 }
 
 // Failing returns the endpoints of all accounts that have failed at least that often in a row and for
 // that long, at most most. It is for operators.
-func (r *Webhooks) Failing(ctx context.Context, leastTime time.Duration, leastTries int, most int64) ([]*models.WebhookEndpoint, error) {
-	found, err := models.ListFailingEndpoints(ctx, r.db, leastTime, leastTries, most)
+func (r *Webhooks) Failing(ctx context.Context, leastTime time.Duration, leastTries int, most int64) ([]*webhooks.Endpoint, error) {
+	found, err := alerts.ListFailingEndpoints(ctx, r.db, leastTime, leastTries, most)
 	return found, apierror.Wrap(err, "read the endpoints that fail")
 }

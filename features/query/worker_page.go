@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 const (
@@ -56,8 +58,8 @@ func (r *Fleet) LiveAttempt(ctx context.Context, id models.WorkerID) (*models.At
 }
 
 // WorkerActs returns the newest acts of operators on a worker, newest first.
-func (r *Fleet) WorkerActs(ctx context.Context, id models.WorkerID, first int) ([]*models.AuditEntry, error) {
-	found, err := models.ListAudit(ctx, r.db, string(id), "", first)
+func (r *Fleet) WorkerActs(ctx context.Context, id models.WorkerID, first int) ([]*access.AuditEntry, error) {
+	found, err := access.ListAudit(ctx, r.db, string(id), "", first)
 	return found, apierror.Wrap(err, "list what operators did to worker %s", id)
 }
 
@@ -70,8 +72,8 @@ func (r *Fleet) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error)
 // EatingHosts returns the hosts that lost or crashed the most attempts within the last 24 hours, the
 // worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
 // not make a host worse.
-func (r *Fleet) EatingHosts(ctx context.Context) ([]*models.EatingHost, error) {
-	found, err := models.ListEatingHosts(ctx, r.db, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
+func (r *Fleet) EatingHosts(ctx context.Context) ([]*capacity.EatingHost, error) {
+	found, err := capacity.ListEatingHosts(ctx, r.db, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
 	return found, apierror.Wrap(err, "rank hosts by lost attempts")
 }
 
@@ -91,9 +93,9 @@ func (r *Fleet) drills() []string {
 
 // Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of
 // all if it is empty, newest first, at most 50.
-func (r *Fleet) Reclamations(ctx context.Context, pool models.PoolID) ([]*models.Reclamation, error) {
+func (r *Fleet) Reclamations(ctx context.Context, pool models.PoolID) ([]*capacity.Reclamation, error) {
 	asked := slices.DeleteFunc(lease.Deliberate(), func(reason string) bool { return reason == lease.LeavesPreempted })
-	found, err := models.ListReclamations(ctx, r.db, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
+	found, err := capacity.ListReclamations(ctx, r.db, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
 	return found, apierror.Wrap(err, "list reclamations")
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -72,8 +73,8 @@ func (r *Workflows) ByID(ctx context.Context, ids []models.WorkflowID) ([]*model
 
 // Schedules returns the schedules that submitted workflows that the caller was shown, in no
 // particular order.
-func (r *Workflows) Schedules(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowSchedule, error) {
-	found, err := models.GetSchedulesOfWorkflows(ctx, r.db, ids)
+func (r *Workflows) Schedules(ctx context.Context, ids []models.WorkflowID) ([]*schedules.WorkflowSchedule, error) {
+	found, err := schedules.GetSchedulesOfWorkflows(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "read the schedules of workflows")
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -60,17 +60,17 @@ func (r *Registry) Apply(ctx context.Context, p jobs.Principal, a Application) (
 		return nil, invalidSource(err)
 	}
 	if a.DryRun {
-		rows, err := models.ListCatalogue(ctx, r.DB)
+		rows, err := capacity.ListCatalogue(ctx, r.DB)
 		if err != nil {
 			return nil, fmt.Errorf("read the catalogue: %w", err)
 		}
-		changes, _, err := source.Plan(rows, models.OriginOperator, string(p.KeyID), r.Catalogue.Current())
+		changes, _, err := source.Plan(rows, capacity.OriginOperator, string(p.KeyID), r.Catalogue.Current())
 		return changes, invalidSource(err)
 	}
 	var changes []*catalogue.Change
-	err = r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry) error {
+	err = r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error {
 		var err error
-		if changes, err = r.write(ctx, tx, source, rows, models.OriginOperator, string(p.KeyID)); err != nil {
+		if changes, err = r.write(ctx, tx, source, rows, capacity.OriginOperator, string(p.KeyID)); err != nil {
 			return err
 		}
 		var named []string
@@ -96,8 +96,8 @@ func invalidSource(err error) error {
 }
 
 // write writes the changes of a source.
-func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Source, rows []*models.CatalogueEntry,
-	origin models.CatalogueOrigin, by string) ([]*catalogue.Change, error) {
+func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Source, rows []*capacity.CatalogueEntry,
+	origin capacity.CatalogueOrigin, by string) ([]*catalogue.Change, error) {
 	changes, _, err := source.Plan(rows, origin, by, r.Catalogue.Current())
 	if err != nil {
 		return nil, invalidSource(err)
@@ -106,7 +106,7 @@ func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Sourc
 		if c.Row == nil {
 			continue
 		}
-		if err := models.InsertCatalogueEntry(ctx, tx, c.Row); err != nil {
+		if err := capacity.InsertCatalogueEntry(ctx, tx, c.Row); err != nil {
 			return nil, fmt.Errorf("write version %d of %s: %w", c.Version, c.Name, err)
 		}
 	}
@@ -115,12 +115,12 @@ func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Sourc
 
 // change runs fn in a transaction that alone may change the catalogue, and then makes the
 // result this process's snapshot.
-func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry) error) error {
+func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error) error {
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.LockCatalogue(ctx, tx); err != nil {
+		if err := capacity.LockCatalogue(ctx, tx); err != nil {
 			return fmt.Errorf("lock the catalogue: %w", err)
 		}
-		rows, err := models.ListCatalogue(ctx, tx)
+		rows, err := capacity.ListCatalogue(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("read the catalogue: %w", err)
 		}
@@ -139,13 +139,13 @@ func (r *Registry) Remove(ctx context.Context, p jobs.Principal, name string, fr
 	if err := p.RequireAdmin(); err != nil {
 		return err
 	}
-	err := r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry) error {
-		i := slices.IndexFunc(rows, func(e *models.CatalogueEntry) bool { return e.Name == name && e.Current })
+	err := r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error {
+		i := slices.IndexFunc(rows, func(e *capacity.CatalogueEntry) bool { return e.Name == name && e.Current })
 		if i < 0 {
 			return apierror.NotFound("model")
 		}
 		// First the entry: a pool that is saved with the model at this moment commits before, or waits and is refused.
-		if err := models.RemoveCatalogueEntry(ctx, tx, name, p.Actor()); err != nil {
+		if err := capacity.RemoveCatalogueEntry(ctx, tx, name, p.Actor()); err != nil {
 			return err
 		}
 		more := jobs.Payload{"version": rows[i].Version}
@@ -165,7 +165,7 @@ func (r *Registry) Remove(ctx context.Context, p jobs.Principal, name string, fr
 }
 
 // mayRemove refuses to remove what something needs.
-func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry, entry *models.CatalogueEntry) error {
+func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry, entry *capacity.CatalogueEntry) error {
 	now, err := catalogue.Stored(rows, r.Catalogue.Current())
 	if err != nil {
 		return err
@@ -192,8 +192,8 @@ func (r *Registry) mayRemove(ctx context.Context, tx bun.Tx, rows []*models.Cata
 
 // Seed writes the entries of a release or of a folder, except those that an operator has
 // changed or removed.
-func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin models.CatalogueOrigin) error {
-	return r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry) error {
+func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin capacity.CatalogueOrigin) error {
+	return r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error {
 		kept := source.Without(func(name string) bool {
 			last := -1
 			for i, row := range rows {
@@ -201,7 +201,7 @@ func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin mo
 					last = i
 				}
 			}
-			return last >= 0 && (rows[last].Origin == models.OriginOperator || !rows[last].RemovedAt.IsZero())
+			return last >= 0 && (rows[last].Origin == capacity.OriginOperator || !rows[last].RemovedAt.IsZero())
 		})
 		changes, err := r.write(ctx, tx, kept, rows, origin, "reelay")
 		if err != nil {
@@ -219,13 +219,13 @@ func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin mo
 // Pass makes the newest state of the catalogue this process's snapshot.
 func (r *Registry) Pass(ctx context.Context) error {
 	if r.Folder != nil && !r.seeded {
-		if err := r.Seed(ctx, r.Folder, models.OriginFolder); err != nil {
+		if err := r.Seed(ctx, r.Folder, capacity.OriginFolder); err != nil {
 			return fmt.Errorf("write the models of REELAY_MODELS: %w", err)
 		}
 		r.seeded = true
 		return nil
 	}
-	change, err := models.CatalogueChange(ctx, r.DB)
+	change, err := capacity.CatalogueChange(ctx, r.DB)
 	if err != nil {
 		return fmt.Errorf("look for changes of the catalogue: %w", err)
 	}
@@ -237,7 +237,7 @@ func (r *Registry) Pass(ctx context.Context) error {
 
 // read reads the catalogue.
 func (r *Registry) read(ctx context.Context) error {
-	rows, err := models.ListCatalogue(ctx, r.DB)
+	rows, err := capacity.ListCatalogue(ctx, r.DB)
 	if err != nil {
 		return fmt.Errorf("read the catalogue: %w", err)
 	}

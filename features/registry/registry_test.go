@@ -11,6 +11,8 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -55,7 +57,7 @@ func TestApply(t *testing.T) {
 		require.Equal(t, []int{1, 100}, []int{s.Reload(t, first.ID).ModelVersion, first.TimeoutSeconds})
 		require.Equal(t, []int{2, 200}, []int{s.Reload(t, second.ID).ModelVersion, second.TimeoutSeconds})
 		require.Equal(t, 100.0, s.Registry.Catalogue.Current().At("own", 1).TimeoutSeconds)
-		entries, err := models.ListAudit(t.Context(), s.DB, "", "", 10)
+		entries, err := access.ListAudit(t.Context(), s.DB, "", "", 10)
 		require.NoError(t, err)
 		require.Equal(t, "applyModels", entries[0].Action)
 		require.Equal(t, "own 2", entries[0].Target)
@@ -219,7 +221,7 @@ func TestSeed(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 
-		require.NoError(t, s.Registry.Seed(t.Context(), source(file("drill", 7)), models.OriginShipped))
+		require.NoError(t, s.Registry.Seed(t.Context(), source(file("drill", 7)), capacity.OriginShipped))
 		s.Registry.Folder = source(file("own", 100))
 		require.NoError(t, s.Registry.Pass(t.Context()))
 
@@ -228,7 +230,7 @@ func TestSeed(t *testing.T) {
 		require.Equal(t, []any{2, 7.0}, []any{drill.Version, drill.TimeoutSeconds})
 		own, err := s.Registry.Catalogue.Current().Model("own")
 		require.NoError(t, err)
-		require.Equal(t, models.OriginFolder, own.Origin)
+		require.Equal(t, capacity.OriginFolder, own.Origin)
 	})
 }
 
@@ -283,10 +285,10 @@ func TestAlias(t *testing.T) {
 }
 
 // pool writes a pool of testcard and another model.
-func pool(t *testing.T, s *jobstest.Stack, names ...string) *models.Pool {
+func pool(t *testing.T, s *jobstest.Stack, names ...string) *capacity.Pool {
 	t.Helper()
 	s.Pools.Checks["fake"] = nil
-	pool, err := s.Pools.Create(t.Context(), s.Admin, models.PoolSpec{
+	pool, err := s.Pools.Create(t.Context(), s.Admin, capacity.PoolSpec{
 		Name: "p" + fmt.Sprint(len(names)), Provider: "fake", Region: "r", GPUType: "L4", CapacityClass: models.CapacitySpot, Models: names,
 		MaxWorkers: 1, WorkersPerMachine: 1, GPUsPerWorker: 1, BootLimitSeconds: 60,
 	})
@@ -359,7 +361,7 @@ func TestRestore(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Registry.Remove(t.Context(), s.Admin, "drill", false))
 		gone := s.Registry.Catalogue.Current().Find("drill", before.Version)
-		require.Equal(t, []any{models.OriginShipped, string(s.Admin.KeyID)}, []any{gone.Origin, gone.RemovedBy})
+		require.Equal(t, []any{capacity.OriginShipped, string(s.Admin.KeyID)}, []any{gone.Origin, gone.RemovedBy})
 		require.False(t, gone.RemovedAt.IsZero())
 		require.Equal(t, "drill", s.Registry.Catalogue.Current().Removals()[0].Name)
 
@@ -369,7 +371,7 @@ func TestRestore(t *testing.T) {
 		require.Equal(t, before.Version, restored.Version)
 		after, err := s.Registry.Catalogue.Current().Model("drill")
 		require.NoError(t, err)
-		require.Equal(t, []any{models.OriginShipped, true}, []any{after.Origin, after.RemovedAt.IsZero()})
+		require.Equal(t, []any{capacity.OriginShipped, true}, []any{after.Origin, after.RemovedAt.IsZero()})
 		require.Empty(t, s.Registry.Catalogue.Current().Removals())
 		_, err = s.Registry.Restore(t.Context(), s.Admin, "drill")
 		require.Equal(t, apierror.CodeConflict, code(t, err))

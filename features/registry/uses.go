@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -37,7 +37,7 @@ func (r *Registry) uses(ctx context.Context, db bun.IDB, known *catalogue.Snapsh
 			u.Aliases = append(u.Aliases, alias.Name)
 		}
 	}
-	pools, err := models.ListPools(ctx, db, models.NoPoolLock)
+	pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 	if err != nil {
 		return nil, fmt.Errorf("list the pools: %w", err)
 	}
@@ -46,10 +46,10 @@ func (r *Registry) uses(ctx context.Context, db bun.IDB, known *catalogue.Snapsh
 			u.Pools = append(u.Pools, pool.Name)
 		}
 	}
-	if u.OpenJobs, err = models.CountOpenJobs(ctx, db, name); err != nil {
+	if u.OpenJobs, err = capacity.CountOpenJobs(ctx, db, name); err != nil {
 		return nil, fmt.Errorf("count the jobs of %s: %w", name, err)
 	}
-	if u.Schedules, err = models.CountSchedulesOf(ctx, db, name); err != nil {
+	if u.Schedules, err = capacity.CountSchedulesOf(ctx, db, name); err != nil {
 		return nil, fmt.Errorf("count the schedules of %s: %w", name, err)
 	}
 	return u, nil
@@ -58,7 +58,7 @@ func (r *Registry) uses(ctx context.Context, db bun.IDB, known *catalogue.Snapsh
 // leavePools takes a model out of the pools that name it, and returns their names. It returns CONFLICT if a pool would
 // have no model left.
 func leavePools(ctx context.Context, tx bun.Tx, p jobs.Principal, name string) (left []string, err error) {
-	pools, err := models.ListPools(ctx, tx, models.PoolsToWrite)
+	pools, err := capacity.ListPools(ctx, tx, capacity.PoolsToWrite)
 	if err != nil {
 		return nil, fmt.Errorf("list the pools: %w", err)
 	}
@@ -72,7 +72,7 @@ func leavePools(ctx context.Context, tx bun.Tx, p jobs.Principal, name string) (
 		if len(pool.Models) == 0 {
 			return nil, apierror.Conflict("The pool %s would have no models left: add another model, or delete the pool.", pool.Name)
 		}
-		if err := models.UpdatePool(ctx, tx, pool); err != nil {
+		if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 			return nil, fmt.Errorf("change the pool %s: %w", pool.Name, err)
 		}
 		if err := p.Audit(ctx, tx, "updatePool", string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec}); err != nil {
@@ -90,8 +90,8 @@ func (r *Registry) Restore(ctx context.Context, p jobs.Principal, name string) (
 		return nil, err
 	}
 	var restored *catalogue.Change
-	err := r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*models.CatalogueEntry) error {
-		var last *models.CatalogueEntry
+	err := r.change(ctx, func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error {
+		var last *capacity.CatalogueEntry
 		for _, row := range rows {
 			if row.Name == name {
 				last = row
@@ -111,7 +111,7 @@ func (r *Registry) Restore(ctx context.Context, p jobs.Principal, name string) (
 		if err := next.CheckAlias(name); err != nil {
 			return err
 		}
-		if err := models.RestoreCatalogueEntry(ctx, tx, name, last.Version); err != nil {
+		if err := capacity.RestoreCatalogueEntry(ctx, tx, name, last.Version); err != nil {
 			return err
 		}
 		restored = &catalogue.Change{Kind: catalogue.Added, Name: name, Alias: last.IsAlias, Version: last.Version}

@@ -10,7 +10,9 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +23,7 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 	c := newClocked(t)
 	jittered := func(name string) schedule.Input {
 		in := hourly(name)
-		in.EverySeconds, in.Cron, in.JitterSeconds, in.CatchUp = 0, "0 * * * *", 3000, models.CatchUpAll
+		in.EverySeconds, in.Cron, in.JitterSeconds, in.CatchUp = 0, "0 * * * *", 3000, schedules.CatchUpAll
 		return in
 	}
 	changes := map[string]func(t *testing.T, id models.ScheduleID, in schedule.Input){
@@ -40,9 +42,9 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 	for name, change := range map[string]func(in *schedule.Input){
 		"the name":     func(in *schedule.Input) { in.Name += " of today" },
 		"the job":      func(in *schedule.Input) { in.Job.Prompt = "rain" },
-		"catchUp":      func(in *schedule.Input) { in.CatchUp = models.CatchUpSkip },
+		"catchUp":      func(in *schedule.Input) { in.CatchUp = schedules.CatchUpSkip },
 		"the window":   func(in *schedule.Input) { in.CatchUpWindowSeconds = new(60) },
-		"overlap":      func(in *schedule.Input) { in.Overlap = models.RunOverlapSkip },
+		"overlap":      func(in *schedule.Input) { in.Overlap = schedules.RunOverlapSkip },
 		"the jitter":   func(in *schedule.Input) { in.JitterSeconds = 3500 },
 		"no jitter":    func(in *schedule.Input) { in.JitterSeconds = 0 },
 		"the zone":     func(in *schedule.Input) { in.Timezone = "Europe/Berlin" },
@@ -60,7 +62,7 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 	now, err := postgres.Now(t.Context(), c.DB)
 	require.NoError(t, err)
 	hour := now.Truncate(time.Hour).Add(time.Hour)
-	made := map[string]*models.Schedule{}
+	made := map[string]*schedules.Schedule{}
 	for name := range changes {
 		for try := 0; made[name] == nil; try++ {
 			s := c.create(t, jittered(fmt.Sprint(name, " ", try)))
@@ -96,7 +98,7 @@ func TestChangesKeepTheSlotsThatAreDue(t *testing.T) {
 		slots := c.slots(t, made[name])
 		require.Len(t, slots, 1, name)
 		require.Equal(t, hour.UTC(), slots[0].At.UTC(), name)
-		require.Equal(t, models.SlotFired, slots[0].State, "%s: %s", name, slots[0].Reason)
+		require.Equal(t, schedules.SlotFired, slots[0].State, "%s: %s", name, slots[0].Reason)
 	}
 }
 
@@ -105,9 +107,11 @@ func TestChangesSayWhichSlotsTheyLeaveOut(t *testing.T) {
 	t.Parallel()
 
 	c := newClocked(t)
-	every := func(name string) *models.Schedule { return c.create(t, seconds(name, 600, models.CatchUpCoalesce)) }
+	every := func(name string) *schedules.Schedule {
+		return c.create(t, seconds(name, 600, schedules.CatchUpCoalesce))
+	}
 	paused, changed, both := every("paused"), every("changed"), every("both")
-	for _, s := range []*models.Schedule{paused, both} {
+	for _, s := range []*schedules.Schedule{paused, both} {
 		_, err := c.schedules.Pause(t.Context(), c.Client, s.ID, "")
 		require.NoError(t, err)
 	}
@@ -115,21 +119,21 @@ func TestChangesSayWhichSlotsTheyLeaveOut(t *testing.T) {
 	c.clock.Set(t, c.ahead)
 	_, err := c.schedules.Resume(t.Context(), c.Client, paused.ID)
 	require.NoError(t, err)
-	for _, s := range []*models.Schedule{changed, both} {
-		_, err = c.schedules.Update(t.Context(), c.Client, s.ID, seconds(s.Name, 3600, models.CatchUpCoalesce))
+	for _, s := range []*schedules.Schedule{changed, both} {
+		_, err = c.schedules.Update(t.Context(), c.Client, s.ID, seconds(s.Name, 3600, schedules.CatchUpCoalesce))
 		require.NoError(t, err)
 	}
 
-	for _, s := range []*models.Schedule{paused, both} {
+	for _, s := range []*schedules.Schedule{paused, both} {
 		slots := c.slots(t, s)
 		require.Len(t, slots, 1)
-		require.Equal(t, models.SlotSkipped, slots[0].State)
+		require.Equal(t, schedules.SlotSkipped, slots[0].State)
 		require.Equal(t, s.NextSlot.UTC(), slots[0].At.UTC())
 		require.Contains(t, slots[0].Reason, "the schedule was paused; so are the slots until ")
 	}
 	slots := c.slots(t, changed)
 	require.Len(t, slots, 2, "the last one fires, as if nothing had changed")
-	require.Equal(t, models.SlotPending, slots[0].State)
+	require.Equal(t, schedules.SlotPending, slots[0].State)
 	require.Contains(t, slots[1].Reason, "no control process decided on it in time")
 }
 
@@ -139,7 +143,7 @@ func TestScheduleRefusesWhatNobodyCouldUse(t *testing.T) {
 	t.Parallel()
 
 	r := newRig(t)
-	stranger := r.NewKey(t, r.NewAccount(t, "stranger", models.TierEnterprise), models.RoleClient)
+	stranger := r.NewKey(t, r.NewAccount(t, "stranger", models.TierEnterprise), access.RoleClient)
 	foreign, _, err := r.Submitter.Submit(t.Context(), stranger, *hourly("").Job)
 	require.NoError(t, err)
 	said := map[string][]string{}
@@ -169,7 +173,7 @@ func TestScheduleRefusesWhatNobodyCouldUse(t *testing.T) {
 func TestBackfillsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 
-	for _, overlap := range []models.RunOverlap{models.RunOverlapSkip, models.RunOverlapCancel} {
+	for _, overlap := range []schedules.RunOverlap{schedules.RunOverlapSkip, schedules.RunOverlapCancel} {
 		r := newRig(t)
 		in := hourly("news")
 		in.Overlap = overlap
@@ -188,14 +192,14 @@ func TestBackfillsDoNotOverlap(t *testing.T) {
 			require.NoError(t, r.DB.NewSelect().Model(&open).Where("status = 'QUEUED'").Scan(t.Context()))
 			require.Len(t, open, 1, "one at a time")
 			r.pass(t)
-			require.Equal(t, left, r.states(t, s.AccountID)[models.SlotPending])
+			require.Equal(t, left, r.states(t, s.AccountID)[schedules.SlotPending])
 			_, err := r.Canceller.Cancel(t.Context(), r.Client, open[0].ID)
 			require.NoError(t, err)
 			for range left { // each that waits looks again
 				r.pass(t)
 			}
 		}
-		require.Zero(t, r.states(t, s.AccountID)[models.SlotRefused])
+		require.Zero(t, r.states(t, s.AccountID)[schedules.SlotRefused])
 	}
 }
 
@@ -223,7 +227,7 @@ func TestJitterLongerThanTheInterval(t *testing.T) {
 	t.Parallel()
 
 	c := newClocked(t)
-	in := seconds("news", 60, models.CatchUpSkip)
+	in := seconds("news", 60, schedules.CatchUpSkip)
 	in.JitterSeconds = 1800
 	s := c.create(t, in)
 	for range 60 {
@@ -232,8 +236,8 @@ func TestJitterLongerThanTheInterval(t *testing.T) {
 
 	fired := 0
 	for _, slot := range c.slots(t, s) {
-		require.Equal(t, models.SlotCron, slot.Cause, "none is late")
-		if slot.State == models.SlotFired {
+		require.Equal(t, schedules.SlotCron, slot.Cause, "none is late")
+		if slot.State == schedules.SlotFired {
 			fired++
 			require.WithinDuration(t, slot.At.Add(15*time.Minute), slot.EndedAt, 16*time.Minute)
 		}

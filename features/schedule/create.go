@@ -12,7 +12,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/uptrace/bun"
 )
 
@@ -37,11 +37,11 @@ func (in Input) key() (key string, digest []byte, err error) {
 
 // repeated returns the schedule that was made with the key of another, or nil. It returns
 // IDEMPOTENCY_CONFLICT if the requests differ.
-func repeated(ctx context.Context, tx bun.Tx, s *models.Schedule) (*models.Schedule, error) {
+func repeated(ctx context.Context, tx bun.Tx, s *schedules.Schedule) (*schedules.Schedule, error) {
 	if s.IdempotencyKey == "" {
 		return nil, nil
 	}
-	known, err := models.GetScheduleByKey(ctx, tx, s.AccountID, s.IdempotencyKey)
+	known, err := schedules.GetScheduleByKey(ctx, tx, s.AccountID, s.IdempotencyKey)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
@@ -56,7 +56,7 @@ func repeated(ctx context.Context, tx bun.Tx, s *models.Schedule) (*models.Sched
 
 // nameAfter names a schedule after what it submits and when, such as "testcard every weekday at 09:00", with
 // the time at which it was made if that is taken.
-func nameAfter(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+func nameAfter(ctx context.Context, tx bun.Tx, s *schedules.Schedule) error {
 	times, err := Times(s)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func nameAfter(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	for _, more := range []string{"", " (" + text.Moment(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" +
 		text.MomentToSecond(s.CreatedAt.UTC(), s.CreatedAt) + ")", " (" + string(s.ID)[len(s.ID)-12:] + ")"} {
 		s.Name = text.Clip(of, 98-len(when)-len(more)) + " " + when + more
-		if _, err := models.GetScheduleByName(ctx, tx, s.AccountID, s.Name); errors.Is(err, sql.ErrNoRows) {
+		if _, err := schedules.GetScheduleByName(ctx, tx, s.AccountID, s.Name); errors.Is(err, sql.ErrNoRows) {
 			return nil
 		} else if err != nil {
 			return err

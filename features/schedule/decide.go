@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -33,7 +34,7 @@ const (
 )
 
 // jitter returns how long after a slot a schedule fires: always the same for a slot.
-func jitter(s *models.Schedule, slot time.Time) time.Duration {
+func jitter(s *schedules.Schedule, slot time.Time) time.Duration {
 	if s.JitterSeconds == 0 {
 		return 0
 	}
@@ -65,7 +66,7 @@ func (r *Runner) Decide(ctx context.Context) (int, error) {
 		}
 		total += len(d.written)
 		for _, slot := range d.written {
-			if slot.State == models.SlotSkipped { // once that is committed
+			if slot.State == schedules.SlotSkipped { // once that is committed
 				r.observe(d.by[slot.ScheduleID], slot)
 			}
 		}
@@ -85,23 +86,23 @@ func (r *Runner) Decide(ctx context.Context) (int, error) {
 // decision is what one transaction decides.
 type decision struct {
 	now       time.Time
-	use       map[models.AccountID]*models.SlotUse
-	schedules []*models.Schedule // whose plans change
-	by        map[models.ScheduleID]*models.Schedule
-	slots     []*models.ScheduleSlot
-	written   []*models.ScheduleSlot
+	use       map[models.AccountID]*schedules.SlotUse
+	schedules []*schedules.Schedule // whose plans change
+	by        map[models.ScheduleID]*schedules.Schedule
+	slots     []*schedules.ScheduleSlot
+	written   []*schedules.ScheduleSlot
 	more      bool // there may be more schedules that are due
 }
 
 // decideSome decides on schedules that are due, except those of some accounts.
 func (r *Runner) decideSome(ctx context.Context, tx bun.Tx, except []models.AccountID) (*decision, error) {
-	due, now, err := models.LockDueSchedules(ctx, tx, decideBatch, except)
+	due, now, err := schedules.LockDueSchedules(ctx, tx, decideBatch, except)
 	if err != nil {
 		return nil, fmt.Errorf("find schedules that are due: %w", err)
 	}
-	d := &decision{now: now, by: map[models.ScheduleID]*models.Schedule{}, more: len(due) == decideBatch}
-	accounts := lo.Uniq(lo.Map(due, func(s *models.Schedule, _ int) models.AccountID { return s.AccountID }))
-	if d.use, err = models.ReadSlotUse(ctx, tx, accounts); err != nil {
+	d := &decision{now: now, by: map[models.ScheduleID]*schedules.Schedule{}, more: len(due) == decideBatch}
+	accounts := lo.Uniq(lo.Map(due, func(s *schedules.Schedule, _ int) models.AccountID { return s.AccountID }))
+	if d.use, err = schedules.ReadSlotUse(ctx, tx, accounts); err != nil {
 		return nil, fmt.Errorf("count the slots of accounts: %w", err)
 	}
 	for _, s := range due {
@@ -115,22 +116,22 @@ func (r *Runner) decideSome(ctx context.Context, tx bun.Tx, except []models.Acco
 			// at once.
 			slog.ErrorContext(ctx, "a schedule cannot be read, and is paused", "schedule", s.ID, "error", err)
 			pause(s, now, "reelay", "it cannot be read: "+err.Error())
-			if err := models.SaveSchedule(ctx, tx, s); err != nil {
+			if err := schedules.SaveSchedule(ctx, tx, s); err != nil {
 				return nil, fmt.Errorf("pause schedule %s: %w", s.ID, err)
 			}
 			continue
 		}
 		d.decide(s, times)
 	}
-	if d.written, err = models.InsertSlots(ctx, tx, d.slots); err != nil {
+	if d.written, err = schedules.InsertSlots(ctx, tx, d.slots); err != nil {
 		return nil, fmt.Errorf("insert slots: %w", err)
 	}
 	for _, slot := range d.written {
-		if slot.State == models.SlotPending {
+		if slot.State == schedules.SlotPending {
 			d.by[slot.ScheduleID].LastFireAt = now
 		}
 	}
-	if err := models.SavePlans(ctx, tx, d.schedules); err != nil {
+	if err := schedules.SavePlans(ctx, tx, d.schedules); err != nil {
 		return nil, fmt.Errorf("plan schedules: %w", err)
 	}
 	return d, nil
@@ -138,11 +139,11 @@ func (r *Runner) decideSome(ctx context.Context, tx bun.Tx, except []models.Acco
 
 // decide adds the slots of a schedule that are due, and plans the next. If too many slots of its account
 // wait, it decides nothing: the schedule is held for a while.
-func (d *decision) decide(s *models.Schedule, times cron.Times) {
+func (d *decision) decide(s *schedules.Schedule, times cron.Times) {
 	d.schedules, d.by[s.ID] = append(d.schedules, s), s
 	use := d.use[s.AccountID]
 	if use == nil {
-		use = &models.SlotUse{SubmitsPerMinute: jobs.Unlimited}
+		use = &schedules.SlotUse{SubmitsPerMinute: jobs.Unlimited}
 	}
 	room := LimitsOf(use.SubmitsPerMinute).room(use)
 	if room <= 0 {
@@ -154,7 +155,7 @@ func (d *decision) decide(s *models.Schedule, times cron.Times) {
 	}
 	slots, until := dueSlots(s, times, d.now, min(slotsAtOnce, room))
 	for _, slot := range slots {
-		if slot.State == models.SlotPending {
+		if slot.State == schedules.SlotPending {
 			use.Waiting++
 		}
 	}
@@ -164,7 +165,7 @@ func (d *decision) decide(s *models.Schedule, times cron.Times) {
 }
 
 // plan sets when a schedule fires next, and how often.
-func plan(s *models.Schedule, times cron.Times) {
+func plan(s *schedules.Schedule, times cron.Times) {
 	s.NextSlot, s.NextFireAt, s.SlotsAnHour = times.Next(s.DecidedUntil), time.Time{}, times.PerHour()
 	if s.NextSlot.IsZero() {
 		return
@@ -182,32 +183,32 @@ func plan(s *models.Schedule, times cron.Times) {
 // them, and until when all slots are decided with them. Slots that the rule leaves out and that follow each
 // other have one row, of the first of them. A slot of which the jitter has not ended has a row only if a
 // later one is due: it is due when it ends.
-func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (slots []*models.ScheduleSlot, until time.Time) {
+func dueSlots(s *schedules.Schedule, times cron.Times, now time.Time, most int) (slots []*schedules.ScheduleSlot, until time.Time) {
 	var (
 		reach  = time.Duration(s.JitterSeconds) * time.Second
 		missed = now.Add(-late)
 		oldest = now.Add(-time.Duration(s.CatchUpWindowSeconds)*time.Second - time.Second)
 		last   time.Time // the only one that fires of those that are due
 	)
-	if s.CatchUp == models.CatchUpSkip {
+	if s.CatchUp == schedules.CatchUpSkip {
 		oldest = missed
 	}
 	from := latest(s.DecidedUntil, oldest.Add(-reach))
-	if first := times.Next(s.DecidedUntil); s.CatchUp == models.CatchUpCoalesce && !first.IsZero() &&
+	if first := times.Next(s.DecidedUntil); s.CatchUp == schedules.CatchUpCoalesce && !first.IsZero() &&
 		first.Add(jitter(s, first)).Before(missed) {
 		if last = lastDue(s, times, now, from); !last.IsZero() {
 			from = latest(from, earliest(last.Add(-time.Nanosecond), now.Add(-reach-time.Nanosecond)))
 		}
 	}
-	rows := rows{s: s, now: now, why: models.LeftLate, reason: lateReason(s, now)}
+	rows := rows{s: s, now: now, why: schedules.LeftLate, reason: lateReason(s, now)}
 	if !s.HeldAt.IsZero() {
-		rows.why = models.LeftLimit
+		rows.why = schedules.LeftLimit
 	}
 	if left := times.Next(s.DecidedUntil); from.After(s.DecidedUntil) && !left.IsZero() && !left.After(from) {
 		rows.leave(left, from)
 	}
 	until = from
-	var jittered []*models.ScheduleSlot
+	var jittered []*schedules.ScheduleSlot
 	for slot := times.Next(from); !slot.IsZero() && !slot.After(now) && len(rows.slots) < most; slot = times.Next(slot) {
 		fires := slot.Add(jitter(s, slot))
 		if fires.After(now) {
@@ -227,7 +228,7 @@ func dueSlots(s *models.Schedule, times cron.Times, now time.Time, most int) (sl
 
 // lastDue returns the last slot that is due at a time and after another, or zero. It looks back further
 // and further, so that a schedule that fires each second costs no more than one that fires each day.
-func lastDue(s *models.Schedule, times cron.Times, now, after time.Time) (last time.Time) {
+func lastDue(s *schedules.Schedule, times cron.Times, now, after time.Time) (last time.Time) {
 	for back := time.Minute; ; back *= 4 {
 		from := latest(now.Add(-back-time.Duration(s.JitterSeconds)*time.Second), after)
 		for slot := times.Next(from); !slot.IsZero() && !slot.After(now); slot = times.Next(slot) {
@@ -244,10 +245,10 @@ func lastDue(s *models.Schedule, times cron.Times, now, after time.Time) (last t
 // settle returns the slots of a schedule that lie before a change of its times, or the end of its pause:
 // a slot of which the jitter has not ended keeps its time, and those that passed during the pause are
 // left out. All until now are decided with them.
-func settle(s *models.Schedule, times cron.Times, now time.Time) (slots []*models.ScheduleSlot) {
-	from, rest := s.DecidedUntil, rows{s: s, now: now, why: models.LeftPaused, reason: "the schedule was paused"}
+func settle(s *schedules.Schedule, times cron.Times, now time.Time) (slots []*schedules.ScheduleSlot) {
+	from, rest := s.DecidedUntil, rows{s: s, now: now, why: schedules.LeftPaused, reason: "the schedule was paused"}
 	if !s.Paused() {
-		rest.why, rest.reason = models.LeftChanged, "the times of the schedule were changed before it was decided"
+		rest.why, rest.reason = schedules.LeftChanged, "the times of the schedule were changed before it was decided"
 		slots, from = dueSlots(s, times, now, slotsAtOnce)
 	}
 	// Slots before this are due, whatever their jitter: one row stands for them.
@@ -269,16 +270,16 @@ func settle(s *models.Schedule, times cron.Times, now time.Time) (slots []*model
 
 // rows collects the slots of a schedule. Slots that are left out and follow each other have one row.
 type rows struct {
-	s      *models.Schedule
+	s      *schedules.Schedule
 	now    time.Time
-	why    models.LeftOut
+	why    schedules.LeftOut
 	reason string
-	slots  []*models.ScheduleSlot
+	slots  []*schedules.ScheduleSlot
 }
 
 // leave leaves out the slots from the first until the last.
 func (r *rows) leave(first, last time.Time) {
-	if n := len(r.slots); n > 0 && r.slots[n-1].State == models.SlotSkipped {
+	if n := len(r.slots); n > 0 && r.slots[n-1].State == schedules.SlotSkipped {
 		first = r.slots[n-1].At
 		r.slots = r.slots[:n-1]
 	}
@@ -286,19 +287,19 @@ func (r *rows) leave(first, last time.Time) {
 	if last.After(first) {
 		reason += fmt.Sprintf("; so are the slots until %s", text.Moment(last.UTC(), r.now))
 	}
-	r.slots = append(r.slots, &models.ScheduleSlot{
-		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: models.SlotCron, State: models.SlotSkipped, Tier: r.s.Tier,
+	r.slots = append(r.slots, &schedules.ScheduleSlot{
+		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: schedules.SlotCron, State: schedules.SlotSkipped, Tier: r.s.Tier,
 		Reason: reason, LeftOut: r.why, EndedAt: r.now,
 	})
 }
 
 // lateReason says why slots are left out on which no process decided in time.
-func lateReason(s *models.Schedule, now time.Time) string {
+func lateReason(s *schedules.Schedule, now time.Time) string {
 	why := "no control process decided on it in time: none ran, schedules were halted, or too much was due"
 	if !s.HeldAt.IsZero() {
 		why = "it was not decided in time, since from " + text.Moment(s.HeldAt.UTC(), now) + " as many slots of the account waited as may"
 	}
-	if s.CatchUp == models.CatchUpAll {
+	if s.CatchUp == schedules.CatchUpAll {
 		return fmt.Sprintf("%s; it is left out after %d s (catchUpWindowSeconds)", why, s.CatchUpWindowSeconds)
 	}
 	return fmt.Sprintf("%s; it is left out, since catchUp is %s", why, s.CatchUp)
@@ -308,19 +309,19 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 
 func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
-func pending(s *models.Schedule, slot, fires, now time.Time) *models.ScheduleSlot {
-	row := &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: models.SlotCron, State: models.SlotPending,
+func pending(s *schedules.Schedule, slot, fires, now time.Time) *schedules.ScheduleSlot {
+	row := &schedules.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: schedules.SlotCron, State: schedules.SlotPending,
 		Tier: s.Tier, DueAt: fires}
 	if fires.Before(now.Add(-late)) {
 		rank := slices.Index(models.Tiers, s.Tier)
-		row.Cause = models.SlotCatchUp
+		row.Cause = schedules.SlotCatchUp
 		row.DueAt = now.Add(time.Duration(rank)*spread + time.Duration(hash(s.ID, slot)%uint64(spread)))
 	}
 	return row
 }
 
 // pause stops a schedule whose row is locked.
-func pause(s *models.Schedule, now time.Time, by, reason string) {
+func pause(s *schedules.Schedule, now time.Time, by, reason string) {
 	s.PausedAt, s.PausedBy, s.PauseReason = now, by, reason
 	s.NextSlot, s.NextFireAt = time.Time{}, time.Time{}
 }

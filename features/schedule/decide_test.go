@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,30 +21,30 @@ func TestDueSlots(t *testing.T) {
 		return at
 	}
 	for name, c := range map[string]struct {
-		change  func(*models.Schedule)
+		change  func(*schedules.Schedule)
 		fire    []time.Time
 		skipped bool
 		until   time.Time
 	}{
-		"SkipFiresOnlyWhatIsOnTime": {func(s *models.Schedule) { s.CatchUp = models.CatchUpSkip }, hours(4), true, hours(4)[0]},
-		"CoalesceFiresTheLast":      {func(*models.Schedule) {}, hours(4), true, hours(4)[0]},
-		"AllFiresEach":              {func(s *models.Schedule) { s.CatchUp = models.CatchUpAll }, hours(1, 2, 3, 4), false, hours(4)[0]},
-		"AllFiresThoseInTheWindow": {func(s *models.Schedule) {
-			s.CatchUp, s.CatchUpWindowSeconds = models.CatchUpAll, 2*60*60+10
+		"SkipFiresOnlyWhatIsOnTime": {func(s *schedules.Schedule) { s.CatchUp = schedules.CatchUpSkip }, hours(4), true, hours(4)[0]},
+		"CoalesceFiresTheLast":      {func(*schedules.Schedule) {}, hours(4), true, hours(4)[0]},
+		"AllFiresEach":              {func(s *schedules.Schedule) { s.CatchUp = schedules.CatchUpAll }, hours(1, 2, 3, 4), false, hours(4)[0]},
+		"AllFiresThoseInTheWindow": {func(s *schedules.Schedule) {
+			s.CatchUp, s.CatchUpWindowSeconds = schedules.CatchUpAll, 2*60*60+10
 		}, hours(2, 3, 4), true, hours(4)[0]},
-		"NothingIsDueAgain": {func(s *models.Schedule) { s.DecidedUntil = hours(4)[0] }, nil, false, hours(4)[0]},
-		"CoalesceOfEachSecond": {func(s *models.Schedule) {
+		"NothingIsDueAgain": {func(s *schedules.Schedule) { s.DecidedUntil = hours(4)[0] }, nil, false, hours(4)[0]},
+		"CoalesceOfEachSecond": {func(s *schedules.Schedule) {
 			s.Cron, s.EverySeconds = "* * * * * *", 0
 		}, []time.Time{now}, true, now},
-		"AnOldSlotOutsideTheWindowIsSkipped": {func(s *models.Schedule) {
+		"AnOldSlotOutsideTheWindowIsSkipped": {func(s *schedules.Schedule) {
 			s.Cron, s.EverySeconds, s.CatchUpWindowSeconds = "0 9 * * *", 0, 60
 		}, nil, true, now.Add(-61 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			s := &models.Schedule{
-				ID: models.NewScheduleID(), EverySeconds: 3600, Timezone: "UTC", CatchUp: models.CatchUpCoalesce, CatchUpWindowSeconds: 86400,
+			s := &schedules.Schedule{
+				ID: models.NewScheduleID(), EverySeconds: 3600, Timezone: "UTC", CatchUp: schedules.CatchUpCoalesce, CatchUpWindowSeconds: 86400,
 				DSTGap: "SHIFT", DSTOverlap: "FIRST", CreatedAt: down, DecidedUntil: down, Tier: models.TierPro,
 			}
 			c.change(s)
@@ -55,7 +56,7 @@ func TestDueSlots(t *testing.T) {
 			var fire []time.Time
 			skipped := false
 			for _, slot := range slots {
-				if slot.State == models.SlotSkipped {
+				if slot.State == schedules.SlotSkipped {
 					require.NotEmpty(t, slot.Reason)
 					require.True(t, slot.At.After(down) && slot.At.Before(now))
 					skipped = true
@@ -77,9 +78,9 @@ func TestDueSlots(t *testing.T) {
 		for _, tier := range models.Tiers {
 			var last time.Time
 			for range 100 {
-				s := &models.Schedule{ID: models.NewScheduleID(), Tier: tier}
+				s := &schedules.Schedule{ID: models.NewScheduleID(), Tier: tier}
 				slot := pending(s, hours(3)[0], hours(3)[0], now)
-				require.Equal(t, models.SlotCatchUp, slot.Cause)
+				require.Equal(t, schedules.SlotCatchUp, slot.Cause)
 				require.False(t, slot.DueAt.Before(ends), "after the tiers above it")
 				last = latest(slot.DueAt, last)
 				seen[slot.DueAt] = true
@@ -93,7 +94,7 @@ func TestDueSlots(t *testing.T) {
 	t.Run("TheJitterOfASlotIsAlwaysTheSame", func(t *testing.T) {
 		t.Parallel()
 
-		s := &models.Schedule{ID: models.NewScheduleID(), JitterSeconds: 60}
+		s := &schedules.Schedule{ID: models.NewScheduleID(), JitterSeconds: 60}
 		seen := map[time.Duration]bool{}
 		for n := range 200 {
 			slot := down.Add(time.Duration(n) * time.Minute)

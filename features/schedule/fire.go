@@ -16,7 +16,9 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/uptrace/bun"
 )
 
@@ -29,7 +31,7 @@ type Runner struct {
 	Sealer    *seal.Sealer
 	// Observe receives each slot that has ended, if it is not nil, and how much later than its
 	// time, with the jitter.
-	Observe func(slot *models.ScheduleSlot, lag time.Duration)
+	Observe func(slot *schedules.ScheduleSlot, lag time.Duration)
 }
 
 const (
@@ -63,13 +65,13 @@ const (
 
 // Forget deletes slots that ended long ago, and returns how many. One call has a limit.
 func (r *Runner) Forget(ctx context.Context) (int, error) {
-	n, err := models.DeleteOldSlots(ctx, r.DB, slotsKept, slotsSweep)
+	n, err := schedules.DeleteOldSlots(ctx, r.DB, slotsKept, slotsSweep)
 	return n, apierror.Wrap(err, "delete old slots")
 }
 
 // fire submits what a pending slot stands for, and reports whether the slot has ended.
-func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, error) {
-	s, err := models.GetSchedule(ctx, r.DB, slot.ScheduleID)
+func (r *Runner) fire(ctx context.Context, slot *schedules.ScheduleSlot) (bool, error) {
+	s, err := schedules.GetSchedule(ctx, r.DB, slot.ScheduleID)
 	if errors.Is(err, sql.ErrNoRows) { // its slots are gone, too
 		return false, nil
 	}
@@ -92,12 +94,12 @@ func (r *Runner) fire(ctx context.Context, slot *models.ScheduleSlot) (bool, err
 	case err != nil:
 		return r.failed(ctx, s, slot, err)
 	}
-	return r.end(ctx, s, slot, models.SlotFired, "")
+	return r.end(ctx, s, slot, schedules.SlotFired, "")
 }
 
 // submit submits the request of a schedule for a slot. The key makes it unique, also if two
 // processes submit it.
-func (r *Runner) submit(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) error {
+func (r *Runner) submit(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) error {
 	request, err := r.RequestOf(ctx, s)
 	if err != nil {
 		return err
@@ -120,7 +122,7 @@ func (r *Runner) submit(ctx context.Context, s *models.Schedule, slot *models.Sc
 
 // submitted ends a slot that another process submitted and has not ended, since it is slow or was
 // killed, whatever became of the schedule since. It reports whether one did.
-func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
+func (r *Runner) submitted(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (bool, error) {
 	if s.Workflow != "" {
 		found, err := models.FindWorkflowByKey(ctx, r.DB, s.AccountID, key(slot))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -137,50 +139,50 @@ func (r *Runner) submitted(ctx context.Context, s *models.Schedule, slot *models
 		}
 		slot.JobID = found[0].ID
 	}
-	_, err := r.end(ctx, s, slot, models.SlotFired, "")
+	_, err := r.end(ctx, s, slot, schedules.SlotFired, "")
 	return err == nil, err
 }
 
 // submitter is as whom a schedule submits.
-func submitter(s *models.Schedule) jobs.Principal {
-	return jobs.Principal{Role: models.RoleClient, AccountID: s.AccountID, KeyID: s.CreatedBy}
+func submitter(s *schedules.Schedule) jobs.Principal {
+	return jobs.Principal{Role: access.RoleClient, AccountID: s.AccountID, KeyID: s.CreatedBy}
 }
 
 // key is the idempotency key of what a slot submits.
-func key(slot *models.ScheduleSlot) string {
+func key(slot *schedules.ScheduleSlot) string {
 	return fmt.Sprintf("%s/%s", slot.ScheduleID, slot.At.UTC().Format(time.RFC3339Nano))
 }
 
 // clear applies the rules of a pause and of overlaps. It reports whether the slot may fire now.
 // If not, the slot has ended, or waits for the one before it.
-func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
+func (r *Runner) clear(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (clear, ended bool, err error) {
 	switch {
 	case timed(slot) && s.Paused():
-		ended, err = r.leave(ctx, s, slot, models.LeftPaused, "the schedule was paused")
+		ended, err = r.leave(ctx, s, slot, schedules.LeftPaused, "the schedule was paused")
 		return false, ended, err
-	case s.Overlap == models.RunOverlapAllow:
+	case s.Overlap == schedules.RunOverlapAllow:
 		return true, false, nil
-	case slot.Cause == models.SlotBackfill:
+	case slot.Cause == schedules.SlotBackfill:
 		clear, err = r.clearBackfill(ctx, s, slot)
 		return clear, false, err
 	}
 	if clear, ended, err := r.besideBackfill(ctx, s, slot); err != nil || !clear {
 		return false, ended, err
 	}
-	open, err := models.ListOpenRuns(ctx, r.DB, s.ID, slot.At, maxOpenRuns)
+	open, err := schedules.ListOpenRuns(ctx, r.DB, s.ID, slot.At, maxOpenRuns)
 	if err != nil || len(open) == 0 {
 		return err == nil, false, err
 	}
-	if i := slices.IndexFunc(open, models.OpenRun.Pending); i >= 0 && timed(slot) {
+	if i := slices.IndexFunc(open, schedules.OpenRun.Pending); i >= 0 && timed(slot) {
 		// It is not known yet whether what that slot submits will run beside this one's.
 		slot.Reason = fmt.Sprintf("it waits for the slot of %s", text.Moment(open[i].At.UTC(), time.Now()))
-		return false, false, models.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
+		return false, false, schedules.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
 	}
 	for _, run := range slices.Backward(open) {
 		switch {
 		case run.Pending():
-		case s.Overlap == models.RunOverlapSkip:
-			ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of an earlier slot had not ended; overlap is SKIP", name(run)))
+		case s.Overlap == schedules.RunOverlapSkip:
+			ended, err = r.leave(ctx, s, slot, schedules.LeftOverlap, fmt.Sprintf("%s of an earlier slot had not ended; overlap is SKIP", name(run)))
 			return false, ended, err
 		default:
 			err := r.cancel(ctx, s, run)
@@ -194,46 +196,46 @@ func (r *Runner) clear(ctx context.Context, s *models.Schedule, slot *models.Sch
 
 // clearBackfill reports whether a slot of a backfill may fire now: the slots of a schedule whose runs are
 // not to overlap fire one after the other, and wait for what its times submit.
-func (r *Runner) clearBackfill(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (bool, error) {
-	before, err := models.CountEarlierBackfills(ctx, r.DB, s.ID, slot.At)
+func (r *Runner) clearBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (bool, error) {
+	before, err := schedules.CountEarlierBackfills(ctx, r.DB, s.ID, slot.At)
 	if err != nil {
 		return false, err
 	}
 	if before > 0 {
 		slot.Reason = fmt.Sprintf("it waits for %s of a backfill before it; overlap is %s", text.Count(before, "slot"), s.Overlap)
-		return false, models.DelaySlot(ctx, r.DB, slot, min(time.Duration(before)*backfillWait, maxBackfillWait))
+		return false, schedules.DelaySlot(ctx, r.DB, slot, min(time.Duration(before)*backfillWait, maxBackfillWait))
 	}
-	open, err := models.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
+	open, err := schedules.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
 	if err != nil {
 		return false, err
 	}
-	timely, err := models.ListOpenRuns(ctx, r.DB, s.ID, models.EndOfTime, maxOpenRuns)
+	timely, err := schedules.ListOpenRuns(ctx, r.DB, s.ID, schedules.EndOfTime, maxOpenRuns)
 	if open = append(open, timely...); err != nil || len(open) == 0 {
 		return err == nil, err
 	}
 	slot.Reason = fmt.Sprintf("it waits for %s; overlap is %s", name(open[0]), s.Overlap)
-	return false, models.DelaySlot(ctx, r.DB, slot, backfillWait)
+	return false, schedules.DelaySlot(ctx, r.DB, slot, backfillWait)
 }
 
 // besideBackfill reports whether a slot that is not one of a backfill may fire now with respect to
 // backfills. A run of the present neither ends nor is left out because of one: it waits. A fire by hand
 // does not wait.
-func (r *Runner) besideBackfill(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (clear, ended bool, err error) {
-	open, err := models.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
+func (r *Runner) besideBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (clear, ended bool, err error) {
+	open, err := schedules.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
 	if err != nil || len(open) == 0 {
 		return err == nil, false, err
 	}
 	if !timed(slot) {
-		ended, err = r.leave(ctx, s, slot, models.LeftOverlap, fmt.Sprintf("%s of a backfill had not ended; overlap is %s", name(open[0]),
+		ended, err = r.leave(ctx, s, slot, schedules.LeftOverlap, fmt.Sprintf("%s of a backfill had not ended; overlap is %s", name(open[0]),
 			s.Overlap))
 		return false, ended, err
 	}
 	slot.Reason = fmt.Sprintf("it waits for %s of a backfill; overlap is %s", name(open[0]), s.Overlap)
-	return false, false, models.DelaySlot(ctx, r.DB, slot, backfillWait)
+	return false, false, schedules.DelaySlot(ctx, r.DB, slot, backfillWait)
 }
 
 // name names what an open run is, for people.
-func name(run models.OpenRun) string {
+func name(run schedules.OpenRun) string {
 	if run.Pending() {
 		return "the slot of " + text.Moment(run.At.UTC(), time.Now())
 	}
@@ -244,7 +246,7 @@ func name(run models.OpenRun) string {
 }
 
 // cancel cancels what an earlier slot submitted, since the schedule fired again.
-func (r *Runner) cancel(ctx context.Context, s *models.Schedule, run models.OpenRun) (err error) {
+func (r *Runner) cancel(ctx context.Context, s *schedules.Schedule, run schedules.OpenRun) (err error) {
 	reason := "the schedule " + s.Name + " fired again"
 	if run.WorkflowID != "" {
 		_, err = r.Workflows.Cancel(ctx, submitter(s), run.WorkflowID, reason)
@@ -255,16 +257,16 @@ func (r *Runner) cancel(ctx context.Context, s *models.Schedule, run models.Open
 }
 
 // timed reports whether a slot fires because of its time, not by hand.
-func timed(slot *models.ScheduleSlot) bool {
-	return slot.Cause == models.SlotCron || slot.Cause == models.SlotCatchUp
+func timed(slot *schedules.ScheduleSlot) bool {
+	return slot.Cause == schedules.SlotCron || slot.Cause == schedules.SlotCatchUp
 }
 
 // end writes the final state of a slot, and reports whether it did: another process may have ended
 // it before.
-func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, state models.SlotState, reason string) (bool,
+func (r *Runner) end(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, state schedules.SlotState, reason string) (bool,
 	error) {
 	slot.State, slot.Reason = state, reason
-	ended, err := models.EndSlot(ctx, r.DB, slot)
+	ended, err := schedules.EndSlot(ctx, r.DB, slot)
 	if ended {
 		r.observe(s, slot)
 	}
@@ -272,24 +274,24 @@ func (r *Runner) end(ctx context.Context, s *models.Schedule, slot *models.Sched
 }
 
 // leave is end for a slot that is left out.
-func (r *Runner) leave(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why models.LeftOut, reason string) (bool,
+func (r *Runner) leave(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, why schedules.LeftOut, reason string) (bool,
 	error) {
 	slot.LeftOut = why
-	state := models.SlotSkipped
-	if why == models.LeftRefused || why == models.LeftGivenUp {
-		state = models.SlotRefused
+	state := schedules.SlotSkipped
+	if why == schedules.LeftRefused || why == schedules.LeftGivenUp {
+		state = schedules.SlotRefused
 	}
 	return r.end(ctx, s, slot, state, reason)
 }
 
-func (r *Runner) observe(s *models.Schedule, slot *models.ScheduleSlot) {
+func (r *Runner) observe(s *schedules.Schedule, slot *schedules.ScheduleSlot) {
 	if r.Observe != nil {
 		r.Observe(slot, slot.EndedAt.Sub(slot.At)-jitter(s, slot.At))
 	}
 }
 
 // refused ends a slot whose request was refused, or lets it wait if the refusal is about now only.
-func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, why *apierror.Error) (bool, error) {
+func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, why *apierror.Error) (bool, error) {
 	switch why.Code {
 	case apierror.CodeIdempotencyConflict: // what the schedule submitted before it was changed is there by now
 		if known, err := r.submitted(ctx, s, slot); err != nil || known {
@@ -306,18 +308,18 @@ func (r *Runner) refused(ctx context.Context, s *models.Schedule, slot *models.S
 				wait = time.Duration(why.RetryAfterSeconds) * time.Second
 			}
 			slot.Reason = why.Message
-			return false, models.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
-		case slot.Cause != models.SlotTrigger:
-			return r.leave(ctx, s, slot, models.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"),
+			return false, schedules.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
+		case slot.Cause != schedules.SlotTrigger:
+			return r.leave(ctx, s, slot, schedules.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"),
 				gaveUp))
 		}
 	}
-	return r.leave(ctx, s, slot, models.LeftRefused, why.Message)
+	return r.leave(ctx, s, slot, schedules.LeftRefused, why.Message)
 }
 
 // givesUp returns why a slot that cannot be submitted now is not tried again, by the rule for late slots, or
 // "". Thus the waiting slots of a full account stay few.
-func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot) (string, error) {
+func (r *Runner) givesUp(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (string, error) {
 	now, err := postgres.Now(ctx, r.DB)
 	if err != nil {
 		return "", err
@@ -325,14 +327,14 @@ func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.S
 	from, within, rule := slot.At.Add(jitter(s, slot.At)), max(time.Duration(s.CatchUpWindowSeconds)*time.Second, time.Minute),
 		"catchUpWindowSeconds"
 	switch {
-	case slot.Cause == models.SlotTrigger:
+	case slot.Cause == schedules.SlotTrigger:
 		return "it was fired by hand", nil
-	case slot.Cause == models.SlotBackfill:
+	case slot.Cause == schedules.SlotBackfill:
 		from, within, rule = slot.DecidedAt, backfillKept, "the limit of a backfill"
-	case s.CatchUp == models.CatchUpSkip:
+	case s.CatchUp == schedules.CatchUpSkip:
 		within, rule = min(within, late), "catchUp is SKIP"
-	case s.CatchUp == models.CatchUpCoalesce:
-		if later, err := models.HasLaterSlot(ctx, r.DB, s.ID, slot.At); err != nil || later {
+	case s.CatchUp == schedules.CatchUpCoalesce:
+		if later, err := schedules.HasLaterSlot(ctx, r.DB, s.ID, slot.At); err != nil || later {
 			return "a later slot has come, and catchUp is COALESCE", err
 		}
 	}
@@ -343,10 +345,10 @@ func (r *Runner) givesUp(ctx context.Context, s *models.Schedule, slot *models.S
 }
 
 // failed ends a slot that failed too often because of internal errors.
-func (r *Runner) failed(ctx context.Context, s *models.Schedule, slot *models.ScheduleSlot, err error) (bool, error) {
+func (r *Runner) failed(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, err error) (bool, error) {
 	if slot.Tries < maxTries || postgres.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}
-	ended, also := r.leave(ctx, s, slot, models.LeftRefused, "an internal error occurred: the log of control has it")
+	ended, also := r.leave(ctx, s, slot, schedules.LeftRefused, "an internal error occurred: the log of control has it")
 	return ended, errors.Join(err, also)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 // flowsAtOnce is at how many accounts and tiers with slots that wait one query looks.
@@ -41,7 +42,7 @@ func (r *Runner) Fire(ctx context.Context) (int, error) {
 type firing struct {
 	runner *Runner
 	turns  turns
-	after  models.SlotFlow             // the flow at which the next look begins
+	after  schedules.SlotFlow          // the flow at which the next look begins
 	under  map[string]models.AccountID // the slots under way, by their keys
 	done   chan fired
 	ended  int
@@ -58,7 +59,7 @@ type fired struct {
 
 // take takes slots that are due as there are places, and begins to fire them.
 func (f *firing) take(ctx context.Context) (int, error) {
-	due, last, err := models.ListSlotFlows(ctx, f.runner.DB, f.after, flowsAtOnce)
+	due, last, err := schedules.ListSlotFlows(ctx, f.runner.DB, f.after, flowsAtOnce)
 	if err != nil {
 		return 0, err
 	}
@@ -67,7 +68,7 @@ func (f *firing) take(ctx context.Context) (int, error) {
 	for account := range maps.Values(f.under) {
 		busy[account]++
 	}
-	taken, err := models.TakeDueSlots(ctx, f.runner.DB, f.turns.share(due, firePlaces-len(f.under), busy), fireAgain)
+	taken, err := schedules.TakeDueSlots(ctx, f.runner.DB, f.turns.share(due, firePlaces-len(f.under), busy), fireAgain)
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/cron"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 // Input is a schedule as a client describes it. Nil and empty values mean the default.
@@ -25,16 +25,16 @@ type Input struct {
 	EverySeconds int
 	// Timezone is a name of the IANA database, UTC by default.
 	Timezone   string
-	DSTGap     models.DSTGap
-	DSTOverlap models.DSTOverlap
+	DSTGap     schedules.DSTGap
+	DSTOverlap schedules.DSTOverlap
 	// JitterSeconds delays each slot by 0 to so many seconds, each slot always by the same.
 	JitterSeconds int
 	// Slots lie from StartAt until before EndAt. Both are within ten years of now.
 	StartAt, EndAt *time.Time
-	CatchUp        models.CatchUp
+	CatchUp        schedules.CatchUp
 	// CatchUpWindowSeconds is how late a slot may fire; a day by default.
 	CatchUpWindowSeconds *int
-	Overlap              models.RunOverlap
+	Overlap              schedules.RunOverlap
 	// IdempotencyKey makes a repeated Create return the schedule of the first.
 	IdempotencyKey *string
 	// Request is what each slot submits.
@@ -68,8 +68,8 @@ func (in *Input) checkFor(p jobs.Principal, unnamed bool) error {
 // checkTimes validates all but what it submits, and fills in the defaults.
 func (in *Input) checkTimes() error {
 	in.Timezone = cmp.Or(in.Timezone, "UTC")
-	in.DSTGap, in.DSTOverlap = cmp.Or(in.DSTGap, models.DSTGapShift), cmp.Or(in.DSTOverlap, models.DSTOverlapFirst)
-	in.CatchUp, in.Overlap = cmp.Or(in.CatchUp, models.CatchUpCoalesce), cmp.Or(in.Overlap, models.RunOverlapAllow)
+	in.DSTGap, in.DSTOverlap = cmp.Or(in.DSTGap, schedules.DSTGapShift), cmp.Or(in.DSTOverlap, schedules.DSTOverlapFirst)
+	in.CatchUp, in.Overlap = cmp.Or(in.CatchUp, schedules.CatchUpCoalesce), cmp.Or(in.Overlap, schedules.RunOverlapAllow)
 	if in.CatchUpWindowSeconds == nil {
 		in.CatchUpWindowSeconds = new(dayInSeconds)
 	}
@@ -137,7 +137,7 @@ func checkZone(name string) error {
 }
 
 // Times returns when a stored schedule fires.
-func Times(s *models.Schedule) (cron.Times, error) {
+func Times(s *schedules.Schedule) (cron.Times, error) {
 	zone, err := time.LoadLocation(s.Timezone)
 	if err != nil {
 		return cron.Times{}, err

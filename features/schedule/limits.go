@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/uptrace/bun"
 )
 
@@ -46,7 +47,7 @@ func LimitsOf(submitsPerMinute int) Limits {
 }
 
 // room returns how many more slots of an account may wait.
-func (l Limits) room(use *models.SlotUse) int {
+func (l Limits) room(use *schedules.SlotUse) int {
 	if l.Waiting == 0 {
 		return slotsAtOnce
 	}
@@ -80,11 +81,11 @@ func limited(limit int) *int {
 
 // Usages returns how many slots accounts have, and may have. The caller was shown these accounts.
 func (v *Schedules) Usages(ctx context.Context, accounts []models.AccountID) (map[models.AccountID]*Usage, error) {
-	use, err := models.ReadSlotUse(ctx, v.DB, accounts)
+	use, err := schedules.ReadSlotUse(ctx, v.DB, accounts)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count the slots that wait")
 	}
-	sums, err := models.SumSlotsOf(ctx, v.DB, accounts)
+	sums, err := schedules.SumSlotsOf(ctx, v.DB, accounts)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count the slots an hour")
 	}
@@ -104,11 +105,11 @@ func lockSlots(ctx context.Context, tx bun.Tx, account models.AccountID) error {
 
 // checkRate returns QUOTA_EXCEEDED if an account would have too many slots a minute with a schedule.
 // Until the transaction ends, no other one adds slots to the account.
-func checkRate(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+func checkRate(ctx context.Context, tx bun.Tx, s *schedules.Schedule) error {
 	if err := lockSlots(ctx, tx, s.AccountID); err != nil {
 		return err
 	}
-	use, err := models.ReadSlotUse(ctx, tx, []models.AccountID{s.AccountID})
+	use, err := schedules.ReadSlotUse(ctx, tx, []models.AccountID{s.AccountID})
 	if err != nil || use[s.AccountID] == nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func checkRate(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 	if most == 0 {
 		return nil
 	}
-	others, err := models.SumSlotsAnHour(ctx, tx, s.AccountID, s.ID)
+	others, err := schedules.SumSlotsAnHour(ctx, tx, s.AccountID, s.ID)
 	if err != nil || others+s.SlotsAnHour <= most {
 		return err
 	}
@@ -133,7 +134,7 @@ func checkRate(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
 // checkWaiting returns QUOTA_EXCEEDED if too many slots of an account wait, so many of which were
 // inserted just now.
 func checkWaiting(ctx context.Context, tx bun.Tx, account models.AccountID, inserted int) error {
-	use, err := models.ReadSlotUse(ctx, tx, []models.AccountID{account})
+	use, err := schedules.ReadSlotUse(ctx, tx, []models.AccountID{account})
 	if err != nil || use[account] == nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (v *Schedules) takeSlots(ctx context.Context, account models.AccountID, n i
 	if v.Submitter.Admission.Rates == nil || n == 0 {
 		return nil
 	}
-	use, err := models.ReadSlotUse(ctx, v.DB, []models.AccountID{account})
+	use, err := schedules.ReadSlotUse(ctx, v.DB, []models.AccountID{account})
 	if err != nil || use[account] == nil {
 		return apierror.Wrap(err, "read the account")
 	}

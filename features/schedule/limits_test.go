@@ -13,8 +13,10 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,15 +50,15 @@ func (c *clocked) pass(t *testing.T, by time.Duration) {
 }
 
 // states counts the slots of an account by state.
-func (r rig) states(t *testing.T, account models.AccountID) map[models.SlotState]int {
+func (r rig) states(t *testing.T, account models.AccountID) map[schedules.SlotState]int {
 	t.Helper()
 	var rows []struct {
-		State models.SlotState `bun:"state"`
-		N     int              `bun:"n"`
+		State schedules.SlotState `bun:"state"`
+		N     int                 `bun:"n"`
 	}
 	require.NoError(t, r.DB.NewRaw("SELECT state, count(*) AS n FROM schedule_slots WHERE account_id = ? GROUP BY 1",
 		account).Scan(t.Context(), &rows))
-	states := map[models.SlotState]int{}
+	states := map[schedules.SlotState]int{}
 	for _, row := range rows {
 		states[row.State] = row.N
 	}
@@ -69,7 +71,7 @@ func (r rig) tier(t *testing.T, account models.AccountID, tier models.Tier) {
 	require.NoError(t, err)
 }
 
-func seconds(name string, n int, catchUp models.CatchUp) schedule.Input {
+func seconds(name string, n int, catchUp schedules.CatchUp) schedule.Input {
 	in := hourly(name)
 	in.EverySeconds, in.CatchUp = n, catchUp
 	return in
@@ -84,12 +86,12 @@ func TestLimits(t *testing.T) {
 		const flood, steps = 150, 8
 		c := newClocked(t)
 		// They were made while the account could have them.
-		free := c.NewKey(t, c.NewAccount(t, "free", models.TierCritical), models.RoleClient)
+		free := c.NewKey(t, c.NewAccount(t, "free", models.TierCritical), access.RoleClient)
 		var all sync.WaitGroup
 		for worker := range 8 {
 			all.Go(func() {
 				for n := worker; n < flood; n += 8 {
-					if _, err := c.schedules.Create(t.Context(), free, seconds(fmt.Sprint("flood ", n), 1, models.CatchUpAll)); err != nil {
+					if _, err := c.schedules.Create(t.Context(), free, seconds(fmt.Sprint("flood ", n), 1, schedules.CatchUpAll)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -97,10 +99,10 @@ func TestLimits(t *testing.T) {
 		}
 		all.Wait()
 		c.tier(t, free.AccountID, models.TierFree)
-		news := c.create(t, seconds("news", 2, models.CatchUpCoalesce))
+		news := c.create(t, seconds("news", 2, schedules.CatchUpCoalesce))
 		var mu sync.Mutex
-		given := map[models.LeftOut]int{}
-		c.runner.Observe = func(slot *models.ScheduleSlot, _ time.Duration) {
+		given := map[schedules.LeftOut]int{}
+		c.runner.Observe = func(slot *schedules.ScheduleSlot, _ time.Duration) {
 			mu.Lock()
 			given[slot.LeftOut]++
 			mu.Unlock()
@@ -113,15 +115,15 @@ func TestLimits(t *testing.T) {
 		slots := c.slots(t, news)
 		require.GreaterOrEqual(t, len(slots), steps)
 		for n, slot := range slots {
-			require.Equal(t, models.SlotFired, slot.State, slot.Reason)
+			require.Equal(t, schedules.SlotFired, slot.State, slot.Reason)
 			if n > 0 {
 				require.Equal(t, 2*time.Second, slots[n-1].At.Sub(slot.At), "none is left out")
 			}
 		}
 		states := c.states(t, free.AccountID)
-		require.LessOrEqual(t, states[models.SlotPending], schedule.LimitsOf(5).Waiting)
-		require.Less(t, states[models.SlotPending], flood*steps)
-		held, err := c.DB.NewSelect().Model((*models.Schedule)(nil)).Where("held_at IS NOT NULL").Count(t.Context())
+		require.LessOrEqual(t, states[schedules.SlotPending], schedule.LimitsOf(5).Waiting)
+		require.Less(t, states[schedules.SlotPending], flood*steps)
+		held, err := c.DB.NewSelect().Model((*schedules.Schedule)(nil)).Where("held_at IS NOT NULL").Count(t.Context())
 		require.NoError(t, err)
 		require.Positive(t, int(held), "they wait, and make no rows")
 
@@ -141,20 +143,20 @@ func TestLimits(t *testing.T) {
 		for _, reason := range reasons {
 			require.Regexp(t, `Given up after \d+ attempts?: it is [\d hmins]+ late \(catchUpWindowSeconds\)|since from .* as many slots of the account waited as may; it is left out after 60 s|no control process decided on it in time`, reason)
 		}
-		require.Positive(t, given[models.LeftGivenUp])
-		require.Positive(t, given[models.LeftLimit])
+		require.Positive(t, given[schedules.LeftGivenUp])
+		require.Positive(t, given[schedules.LeftLimit])
 	})
 
 	t.Run("RefuseMoreSlotsAMinuteThanAnAccountMayHave", func(t *testing.T) {
 		t.Parallel()
 
 		r := newRig(t)
-		free := r.NewKey(t, r.NewAccount(t, "free", models.TierFree), models.RoleClient)
+		free := r.NewKey(t, r.NewAccount(t, "free", models.TierFree), access.RoleClient)
 		errs := make([]error, 6)
 		var all sync.WaitGroup
 		for n := range errs {
 			all.Go(func() {
-				_, errs[n] = r.schedules.Create(t.Context(), free, seconds(fmt.Sprint(n), 2, models.CatchUpAll))
+				_, errs[n] = r.schedules.Create(t.Context(), free, seconds(fmt.Sprint(n), 2, schedules.CatchUpAll))
 			})
 		}
 		all.Wait()
@@ -171,11 +173,11 @@ func TestLimits(t *testing.T) {
 		require.Equal(t, 2, made, "60 a minute, also at once")
 
 		// A pause makes room; what was paused comes back only if there is room.
-		all2, err := models.ListSchedules(t.Context(), r.DB, free.AccountID, "", "", "", 10)
+		all2, err := schedules.ListSchedules(t.Context(), r.DB, free.AccountID, "", "", "", 10)
 		require.NoError(t, err)
 		_, err = r.schedules.Pause(t.Context(), free, all2[0].ID, "")
 		require.NoError(t, err)
-		slow := seconds("slow", 3600, models.CatchUpAll)
+		slow := seconds("slow", 3600, schedules.CatchUpAll)
 		made1, err := r.schedules.Create(t.Context(), free, slow)
 		require.NoError(t, err)
 		_, err = r.schedules.Resume(t.Context(), free, all2[0].ID)
@@ -203,8 +205,8 @@ func TestLimits(t *testing.T) {
 		t.Parallel()
 
 		c := newClocked(t)
-		free := c.NewKey(t, c.NewAccount(t, "free", models.TierFree), models.RoleClient)
-		s, err := c.schedules.Create(t.Context(), free, seconds("news", 60, models.CatchUpSkip))
+		free := c.NewKey(t, c.NewAccount(t, "free", models.TierFree), access.RoleClient)
+		s, err := c.schedules.Create(t.Context(), free, seconds("news", 60, schedules.CatchUpSkip))
 		require.NoError(t, err)
 		c.ahead += 24 * time.Hour
 		c.clock.Set(t, c.ahead)
@@ -216,7 +218,7 @@ func TestLimits(t *testing.T) {
 		jobstest.RequireCode(t, err, apierror.CodeQuotaExceeded)
 		require.ErrorContains(t, err,
 			"This would fire 600 slots, but 599 others of this account already wait; the limit is 1000 together. Nothing was fired.")
-		require.LessOrEqual(t, c.states(t, free.AccountID)[models.SlotPending], 600)
+		require.LessOrEqual(t, c.states(t, free.AccountID)[schedules.SlotPending], 600)
 	})
 
 	t.Run("BoundWhatIsFiredByHand", func(t *testing.T) {

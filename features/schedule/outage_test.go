@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -38,7 +39,7 @@ func (r rig) createAll(t *testing.T, all []schedule.Input) {
 	require.NoError(t, group.Wait())
 }
 
-func every(name string, tier models.Tier, catchUp models.CatchUp) schedule.Input {
+func every(name string, tier models.Tier, catchUp schedules.CatchUp) schedule.Input {
 	return schedule.Input{
 		Name: name, EverySeconds: int(step.Seconds()), CatchUp: catchUp,
 		Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Tier: tier, Params: json.RawMessage(`{"seed": 7}`)}},
@@ -61,8 +62,8 @@ func (r rig) twice(t *testing.T, do func(*schedule.Runner, context.Context) (int
 
 // outcome is a slot of a test's schedule, with the schedule's name.
 type outcome struct {
-	models.ScheduleSlot `bun:",extend"`
-	CatchUp             models.CatchUp `bun:"catch_up"`
+	schedules.ScheduleSlot `bun:",extend"`
+	CatchUp                schedules.CatchUp `bun:"catch_up"`
 }
 
 func (r rig) outcomes(t *testing.T) (all []outcome) {
@@ -84,12 +85,12 @@ func TestOutage(t *testing.T) {
 		var inputs []schedule.Input
 		for _, tier := range models.Tiers {
 			for n := range each {
-				inputs = append(inputs, every(fmt.Sprint(tier, n), tier, models.CatchUpCoalesce))
+				inputs = append(inputs, every(fmt.Sprint(tier, n), tier, schedules.CatchUpCoalesce))
 			}
 		}
 		for n := range 5 {
-			inputs = append(inputs, every(fmt.Sprint("skip ", n), models.TierPro, models.CatchUpSkip),
-				every(fmt.Sprint("all ", n), models.TierPro, models.CatchUpAll))
+			inputs = append(inputs, every(fmt.Sprint("skip ", n), models.TierPro, schedules.CatchUpSkip),
+				every(fmt.Sprint("all ", n), models.TierPro, schedules.CatchUpAll))
 		}
 		r.createAll(t, inputs)
 		// Nothing ran for four hours and a minute, so that no slot is on time.
@@ -100,8 +101,8 @@ func TestOutage(t *testing.T) {
 
 		fires := map[models.Tier][]time.Time{}
 		for _, o := range r.outcomes(t) {
-			if o.State == models.SlotPending {
-				require.Equal(t, models.SlotCatchUp, o.Cause)
+			if o.State == schedules.SlotPending {
+				require.Equal(t, schedules.SlotCatchUp, o.Cause)
 				fires[o.Tier] = append(fires[o.Tier], o.DueAt)
 			}
 		}
@@ -117,9 +118,9 @@ func TestOutage(t *testing.T) {
 			fired, waiting := -1, len(models.Tiers)
 			for _, o := range r.outcomes(t) {
 				switch rank := slices.Index(models.Tiers, o.Tier); o.State {
-				case models.SlotFired:
+				case schedules.SlotFired:
 					fired = max(fired, rank)
-				case models.SlotPending:
+				case schedules.SlotPending:
 					waiting = min(waiting, rank)
 				}
 			}
@@ -132,15 +133,15 @@ func TestOutage(t *testing.T) {
 		by := lo.GroupBy(r.outcomes(t), func(o outcome) models.ScheduleID { return o.ScheduleID })
 		require.Len(t, by, len(inputs))
 		for _, outcomes := range by {
-			fired := lo.Filter(outcomes, func(o outcome, _ int) bool { return o.State == models.SlotFired })
-			want := map[models.CatchUp]int{models.CatchUpCoalesce: 1, models.CatchUpSkip: 0, models.CatchUpAll: slots}[outcomes[0].CatchUp]
+			fired := lo.Filter(outcomes, func(o outcome, _ int) bool { return o.State == schedules.SlotFired })
+			want := map[schedules.CatchUp]int{schedules.CatchUpCoalesce: 1, schedules.CatchUpSkip: 0, schedules.CatchUpAll: slots}[outcomes[0].CatchUp]
 			require.Len(t, fired, want, "%+v", outcomes)
 			for _, o := range fired {
 				require.False(t, jobsOf[o.JobID], "a job of two slots")
 				jobsOf[o.JobID] = true
 			}
 			if want < slots {
-				require.Equal(t, models.SlotSkipped, outcomes[0].State)
+				require.Equal(t, schedules.SlotSkipped, outcomes[0].State)
 				require.Contains(t, outcomes[0].Reason, "no control process decided on it in time")
 			}
 		}
@@ -160,7 +161,7 @@ func TestOutage(t *testing.T) {
 		t.Cleanup(done)
 		s := jobstest.Over(t, db)
 		r := rig{s, &schedule.Schedules{Runner: *newRunner(s, s.Submitter)}, newRunner(s, s.Submitter)}
-		one := r.create(t, every("news", models.TierPro, models.CatchUpAll))
+		one := r.create(t, every("news", models.TierPro, schedules.CatchUpAll))
 		require.WithinDuration(t, time.Now().Add(240*time.Hour), one.CreatedAt, time.Hour, "the processes' clock counts for nothing")
 
 		for _, ahead := range []time.Duration{241, 240, 243, 242, 244} {
@@ -174,7 +175,7 @@ func TestOutage(t *testing.T) {
 		require.Len(t, slots, int(4*time.Hour/step))
 		require.Equal(t, len(slots), r.Count(t, "jobs"))
 		for n, slot := range slots {
-			require.Equal(t, models.SlotFired, slot.State, slot.Reason)
+			require.Equal(t, schedules.SlotFired, slot.State, slot.Reason)
 			require.Equal(t, one.CreatedAt.Truncate(time.Second).Add(time.Duration(len(slots)-n)*step), slot.At)
 		}
 	})
@@ -188,7 +189,7 @@ func TestDecide(t *testing.T) {
 
 		r := newRig(t)
 		in := hourly("news")
-		in.CatchUp = models.CatchUpAll
+		in.CatchUp = schedules.CatchUpAll
 		r.age(t, r.create(t, in), 4*time.Hour)
 		r.Exec(t, "CREATE FUNCTION killed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'killed'; END $$")
 		r.Exec(t, "CREATE TRIGGER kill BEFORE UPDATE ON schedules FOR EACH ROW EXECUTE FUNCTION killed()")
@@ -227,10 +228,10 @@ func TestFire(t *testing.T) {
 	t.Run("KeepsTheRuleForOverlapsAmongSlotsThatAreLate", func(t *testing.T) {
 		t.Parallel()
 
-		for overlap, open := range map[models.RunOverlap]int{models.RunOverlapSkip: 1, models.RunOverlapCancel: 1, models.RunOverlapAllow: 4} {
+		for overlap, open := range map[schedules.RunOverlap]int{schedules.RunOverlapSkip: 1, schedules.RunOverlapCancel: 1, schedules.RunOverlapAllow: 4} {
 			r := newRig(t)
 			in := hourly("news")
-			in.CatchUp, in.Overlap = models.CatchUpAll, overlap
+			in.CatchUp, in.Overlap = schedules.CatchUpAll, overlap
 			s := r.create(t, in)
 			r.age(t, s, 4*time.Hour)
 			r.twice(t, (*schedule.Runner).Decide)
@@ -239,7 +240,7 @@ func TestFire(t *testing.T) {
 			for pending := true; pending; {
 				r.soon(t)
 				r.twice(t, (*schedule.Runner).Fire)
-				pending = slices.ContainsFunc(r.slots(t, s), func(slot *models.ScheduleSlot) bool { return slot.State == models.SlotPending })
+				pending = slices.ContainsFunc(r.slots(t, s), func(slot *schedules.ScheduleSlot) bool { return slot.State == schedules.SlotPending })
 			}
 
 			n, err := r.DB.NewSelect().Table("jobs").Where("status = 'QUEUED'").Count(t.Context())
@@ -296,13 +297,13 @@ func TestFire(t *testing.T) {
 			r.soon(t)
 			_, err = newRunner(r.Stack, r.AnotherSubmitter()).Fire(t.Context())
 			require.NoError(t, err)
-			require.Equal(t, models.SlotSkipped, r.slots(t, s)[0].State)
+			require.Equal(t, schedules.SlotSkipped, r.slots(t, s)[0].State)
 
 			require.NoError(t, held.Rollback())
 			slow.Wait()
 
 			slot := r.slots(t, s)[0]
-			require.Equal(t, models.SlotFired, slot.State)
+			require.Equal(t, schedules.SlotFired, slot.State)
 			require.Empty(t, slot.Reason)
 			require.True(t, slot.JobID.Valid() || slot.WorkflowID.Valid())
 		}
@@ -313,13 +314,13 @@ func TestFire(t *testing.T) {
 
 		r := newRig(t)
 		news, harbour := r.create(t, hourly("news")), r.create(t, film("harbour"))
-		for _, s := range []*models.Schedule{news, harbour} {
+		for _, s := range []*schedules.Schedule{news, harbour} {
 			r.age(t, s, time.Hour)
 		}
 		_, err := r.runner.Decide(t.Context())
 		require.NoError(t, err)
 		// As if it was killed after the submit, which this process did not see when it took the slots.
-		key := func(s *models.Schedule) *string {
+		key := func(s *schedules.Schedule) *string {
 			return new(fmt.Sprintf("%s/%s", s.ID, r.slots(t, s)[0].At.UTC().Format(time.RFC3339Nano)))
 		}
 		first := *hourly("").Job
@@ -353,8 +354,8 @@ func TestFire(t *testing.T) {
 			r.pass(t)
 		}
 
-		states := lo.Map(r.slots(t, s), func(slot *models.ScheduleSlot, _ int) models.SlotState { return slot.State })
-		require.Equal(t, []models.SlotState{models.SlotPending, models.SlotRefused, models.SlotRefused, models.SlotFired}, states)
+		states := lo.Map(r.slots(t, s), func(slot *schedules.ScheduleSlot, _ int) schedules.SlotState { return slot.State })
+		require.Equal(t, []schedules.SlotState{schedules.SlotPending, schedules.SlotRefused, schedules.SlotRefused, schedules.SlotFired}, states)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 // Request is what a schedule submits: a job or a workflow. The other one is nil.
@@ -68,7 +68,7 @@ func (r Request) submits() string {
 }
 
 // submits is Request.submits of a stored schedule.
-func submits(s *models.Schedule) string {
+func submits(s *schedules.Schedule) string {
 	if s.Workflow != "" {
 		return "workflow"
 	}
@@ -104,7 +104,7 @@ func modelsOf(w *workflow.Input) []string {
 
 // sealTo stores the request in a schedule, and what lists show of it. It holds prompts, so it is
 // encrypted as they are. It returns INVALID_INPUT for a request that is too large.
-func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
+func (r Request) sealTo(s *schedules.Schedule, sealer *seal.Sealer) error {
 	var request any = r.Job
 	if r.Workflow != nil {
 		request, s.Workflow, s.WorkflowJobs = r.Workflow, r.Workflow.Name, len(r.Workflow.Jobs)
@@ -130,15 +130,15 @@ func (r Request) sealTo(s *models.Schedule, sealer *seal.Sealer) error {
 }
 
 // RequestOf reads what a schedule submits. It returns NOT_FOUND if the schedule is deleted.
-func (r *Runner) RequestOf(ctx context.Context, s *models.Schedule) (Request, error) {
-	if err := models.ReadRequest(ctx, r.DB, s); err != nil {
+func (r *Runner) RequestOf(ctx context.Context, s *schedules.Schedule) (Request, error) {
+	if err := schedules.ReadRequest(ctx, r.DB, s); err != nil {
 		return Request{}, apierror.Wrap(apierror.OrNotFound(err, "schedule"), "read the request of schedule %s", s.ID)
 	}
 	return unsealed(s, r.Sealer)
 }
 
 // unsealed returns what sealTo stored in a schedule.
-func unsealed(s *models.Schedule, sealer *seal.Sealer) (r Request, err error) {
+func unsealed(s *schedules.Schedule, sealer *seal.Sealer) (r Request, err error) {
 	plain, err := sealer.Open(seal.Sealed{Ciphertext: s.Ciphertext, WrappedKey: s.WrappedKey}, []byte(s.ID))
 	if err != nil {
 		return r, fmt.Errorf("decrypt the request: %w", err)

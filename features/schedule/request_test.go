@@ -7,7 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/copytest"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs/submit"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ func TestRequest_IsStoredWhole(t *testing.T) {
 	sealer, err := seal.New(keyset)
 	require.NoError(t, err)
 	stored := func(t *testing.T, r Request) Request {
-		s := &models.Schedule{ID: "sch_1"}
+		s := &schedules.Schedule{ID: "sch_1"}
 		require.NoError(t, r.sealTo(s, sealer))
 		read, err := unsealed(s, sealer)
 		require.NoError(t, err)

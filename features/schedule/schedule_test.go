@@ -15,6 +15,8 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,7 +46,7 @@ func hourly(name string) schedule.Input {
 		Request: schedule.Request{Job: &submit.Submission{Model: "testcard", Prompt: "fog", Params: json.RawMessage(`{"seed": 7}`)}}}
 }
 
-func (r rig) create(t *testing.T, in schedule.Input) *models.Schedule {
+func (r rig) create(t *testing.T, in schedule.Input) *schedules.Schedule {
 	t.Helper()
 	s, err := r.schedules.Create(t.Context(), r.Client, in)
 	require.NoError(t, err)
@@ -53,7 +55,7 @@ func (r rig) create(t *testing.T, in schedule.Input) *models.Schedule {
 
 // age moves a schedule with its slots into the past, as if no process had run since. A second
 // more keeps its slots apart from those before.
-func (r rig) age(t *testing.T, s *models.Schedule, by time.Duration) {
+func (r rig) age(t *testing.T, s *schedules.Schedule, by time.Duration) {
 	t.Helper()
 	seconds := by.Seconds() + 1
 	r.Exec(t, `UPDATE schedules SET created_at = created_at - make_interval(secs => ?0), decided_until = decided_until - make_interval(secs => ?0),
@@ -76,9 +78,9 @@ func (r rig) pass(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func (r rig) slots(t *testing.T, s *models.Schedule) []*models.ScheduleSlot {
+func (r rig) slots(t *testing.T, s *schedules.Schedule) []*schedules.ScheduleSlot {
 	t.Helper()
-	slots, err := models.ListSlots(t.Context(), r.DB, s.ID, time.Time{}, 1000)
+	slots, err := schedules.ListSlots(t.Context(), r.DB, s.ID, time.Time{}, 1000)
 	require.NoError(t, err)
 	return slots
 }
@@ -90,8 +92,8 @@ func TestSchedule(t *testing.T) {
 		t.Parallel()
 
 		r := newRig(t)
-		var observed []models.SlotState
-		r.runner.Observe = func(slot *models.ScheduleSlot, lag time.Duration) {
+		var observed []schedules.SlotState
+		r.runner.Observe = func(slot *schedules.ScheduleSlot, lag time.Duration) {
 			require.GreaterOrEqual(t, lag, time.Duration(0))
 			require.Less(t, lag, 2*time.Hour)
 			observed = append(observed, slot.State)
@@ -108,7 +110,7 @@ func TestSchedule(t *testing.T) {
 
 		slots := r.slots(t, s)
 		for n, slot := range slots {
-			require.Equal(t, models.SlotFired, slot.State, slot.Reason)
+			require.Equal(t, schedules.SlotFired, slot.State, slot.Reason)
 			job := r.Reload(t, slot.JobID)
 			require.Equal(t, r.Client.AccountID, job.AccountID)
 			require.Equal(t, r.Client.KeyID, job.CreatedBy)
@@ -117,7 +119,7 @@ func TestSchedule(t *testing.T) {
 				require.Equal(t, time.Hour, slots[n-1].At.Sub(slot.At))
 			}
 		}
-		require.Equal(t, []models.SlotState{models.SlotFired, models.SlotFired, models.SlotFired}, observed)
+		require.Equal(t, []schedules.SlotState{schedules.SlotFired, schedules.SlotFired, schedules.SlotFired}, observed)
 		r.RequireInvariants(t)
 	})
 
@@ -125,13 +127,13 @@ func TestSchedule(t *testing.T) {
 		t.Parallel()
 
 		r := newRig(t)
-		var all []*models.Schedule
+		var all []*schedules.Schedule
 		for n := range 20 {
 			in := hourly(fmt.Sprint("news ", n))
 			if n%4 == 0 {
 				in = film(fmt.Sprint("film ", n))
 			}
-			in.CatchUp = models.CatchUpAll
+			in.CatchUp = schedules.CatchUpAll
 			s := r.create(t, in)
 			r.age(t, s, 4*time.Hour)
 			all = append(all, s)
@@ -158,7 +160,7 @@ func TestSchedule(t *testing.T) {
 			slots := r.slots(t, s)
 			require.Len(t, slots, 4)
 			for _, slot := range slots {
-				require.Equal(t, models.SlotFired, slot.State, slot.Reason)
+				require.Equal(t, schedules.SlotFired, slot.State, slot.Reason)
 			}
 		}
 		require.Equal(t, 20, r.Count(t, "workflows"))
@@ -189,7 +191,7 @@ func TestSchedule(t *testing.T) {
 		r := newRig(t)
 		in := hourly("news")
 		s := r.create(t, in)
-		in.Name, in.CatchUp = "all of them", models.CatchUpAll
+		in.Name, in.CatchUp = "all of them", schedules.CatchUpAll
 		all := r.create(t, in)
 		r.age(t, s, time.Hour)
 		_, err := r.runner.Decide(t.Context())
@@ -201,7 +203,7 @@ func TestSchedule(t *testing.T) {
 		r.pass(t)
 
 		require.Len(t, r.slots(t, s), 1)
-		require.Equal(t, models.SlotPending, r.slots(t, s)[0].State, "it was decided before, and waits")
+		require.Equal(t, schedules.SlotPending, r.slots(t, s)[0].State, "it was decided before, and waits")
 		require.Empty(t, r.slots(t, all))
 		require.Zero(t, r.Count(t, "jobs"))
 		_, err = r.schedules.FireNow(t.Context(), r.Client, s.ID, time.Time{})
@@ -210,7 +212,7 @@ func TestSchedule(t *testing.T) {
 		_, err = r.schedules.FireSlots(t.Context(), r.Client, s.ID, schedule.Backfill{From: time.Now().Add(-9 * time.Hour),
 			To: time.Now().Add(-5 * time.Hour), MaxFires: 9})
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
-		health, err := models.ReadHealth(t.Context(), r.DB, time.Minute, 10)
+		health, err := alerts.ReadHealth(t.Context(), r.DB, time.Minute, 10)
 		require.NoError(t, err)
 		require.Zero(t, health.SchedulerLagSeconds, "nothing is late by mistake")
 		require.Positive(t, health.SchedulesHaltedSeconds)
@@ -220,11 +222,11 @@ func TestSchedule(t *testing.T) {
 		r.pass(t)
 
 		require.Len(t, r.slots(t, all), 3)
-		states := map[models.SlotState]int{}
+		states := map[schedules.SlotState]int{}
 		for _, slot := range r.slots(t, s) {
 			states[slot.State]++
 		}
-		require.Equal(t, map[models.SlotState]int{models.SlotFired: 2, models.SlotSkipped: 1}, states, "the one that was decided, and the last")
+		require.Equal(t, map[schedules.SlotState]int{schedules.SlotFired: 2, schedules.SlotSkipped: 1}, states, "the one that was decided, and the last")
 		r.RequireInvariants(t)
 	})
 
@@ -233,7 +235,7 @@ func TestSchedule(t *testing.T) {
 
 		r := newRig(t)
 		in := hourly("news")
-		in.Overlap = models.RunOverlapSkip
+		in.Overlap = schedules.RunOverlapSkip
 		s := r.create(t, in)
 		for range 2 {
 			r.age(t, s, time.Hour)
@@ -241,13 +243,13 @@ func TestSchedule(t *testing.T) {
 		}
 
 		slots := r.slots(t, s)
-		require.Equal(t, models.SlotSkipped, slots[0].State)
+		require.Equal(t, schedules.SlotSkipped, slots[0].State)
 		require.Contains(t, slots[0].Reason, string(slots[1].JobID))
 		_, err := r.Canceller.Cancel(t.Context(), r.Client, slots[1].JobID)
 		require.NoError(t, err)
 		r.age(t, s, time.Hour)
 		r.pass(t)
-		require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
+		require.Equal(t, schedules.SlotFired, r.slots(t, s)[0].State)
 	})
 
 	t.Run("CancelsTheJobOfAnEarlierSlot", func(t *testing.T) {
@@ -255,7 +257,7 @@ func TestSchedule(t *testing.T) {
 
 		r := newRig(t)
 		in := hourly("news")
-		in.Overlap = models.RunOverlapCancel
+		in.Overlap = schedules.RunOverlapCancel
 		s := r.create(t, in)
 		for range 2 {
 			r.age(t, s, time.Hour)
@@ -263,7 +265,7 @@ func TestSchedule(t *testing.T) {
 		}
 
 		slots := r.slots(t, s)
-		require.Equal(t, models.SlotFired, slots[0].State)
+		require.Equal(t, schedules.SlotFired, slots[0].State)
 		first := r.Reload(t, slots[1].JobID)
 		require.Equal(t, models.JobCancelled, first.Status)
 		require.Equal(t, "the schedule news fired again", first.CancelReason)
@@ -282,12 +284,12 @@ func TestSchedule(t *testing.T) {
 		}
 
 		slots := r.slots(t, s)
-		require.Equal(t, models.SlotPending, slots[0].State, "the queue may be shorter later")
+		require.Equal(t, schedules.SlotPending, slots[0].State, "the queue may be shorter later")
 		require.NotEmpty(t, slots[0].Reason)
 		_, err = r.Canceller.Cancel(t.Context(), r.Client, slots[1].JobID)
 		require.NoError(t, err)
 		r.pass(t)
-		require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
+		require.Equal(t, schedules.SlotFired, r.slots(t, s)[0].State)
 	})
 
 	t.Run("SaysThatItsModelIsGone", func(t *testing.T) {
@@ -301,12 +303,12 @@ func TestSchedule(t *testing.T) {
 		r.pass(t)
 
 		slots := r.slots(t, s)
-		require.Equal(t, models.SlotRefused, slots[0].State)
+		require.Equal(t, schedules.SlotRefused, slots[0].State)
 		require.Contains(t, slots[0].Reason, "There is no model of that name")
 		r.Submitter.Catalogue.Replace(known) // it is back
 		r.age(t, s, time.Hour)
 		r.pass(t)
-		require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
+		require.Equal(t, schedules.SlotFired, r.slots(t, s)[0].State)
 	})
 
 	t.Run("DoesNotFireWhileItIsPaused", func(t *testing.T) {
@@ -335,7 +337,7 @@ func TestSchedule(t *testing.T) {
 		r.pass(t)
 		slots := r.slots(t, s)
 		require.Len(t, slots, 2, "the slots of the pause are left out")
-		require.Equal(t, models.SlotSkipped, slots[1].State)
+		require.Equal(t, schedules.SlotSkipped, slots[1].State)
 		require.Regexp(t, "^the schedule was paused; so are the slots until ", slots[1].Reason)
 	})
 

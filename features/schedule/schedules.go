@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -35,7 +36,7 @@ const (
 // Create makes a schedule. It returns INVALID_INPUT for an input that is not valid, including a job
 // or a workflow that could not be submitted now, CONFLICT if the account has a schedule of that name, and
 // QUOTA_EXCEEDED if it has too many, or if its schedules would have too many slots.
-func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*models.Schedule, error) {
+func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*schedules.Schedule, error) {
 	if err := in.checkFor(p, true); err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	s := &models.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID,
+	s := &schedules.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID,
 		CreatedAt: now}
 	if err := v.set(s, in, tier, now); err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*mo
 		if err := checkRate(ctx, tx, s); err != nil {
 			return err
 		}
-		if n, err := models.CountSchedules(ctx, tx, p.AccountID); err != nil {
+		if n, err := schedules.CountSchedules(ctx, tx, p.AccountID); err != nil {
 			return err
 		} else if n >= maxSchedules {
 			return apierror.New(apierror.CodeQuotaExceeded, "This account has %d schedules, which is the limit: delete some.", n)
 		}
-		err := models.InsertSchedule(ctx, tx, s)
+		err := schedules.InsertSchedule(ctx, tx, s)
 		if errors.Is(err, sql.ErrNoRows) {
 			return apierror.Conflict("A schedule named %q already exists: choose another name, or update that schedule.", s.Name).In("name")
 		}
@@ -132,7 +133,7 @@ func within(field string, err error) error {
 
 // set writes a valid input into a schedule. Its slots count from now, unless its times stay as they are.
 // It returns INVALID_INPUT if it would never fire.
-func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time.Time) error {
+func (v *Schedules) set(s *schedules.Schedule, in Input, tier models.Tier, now time.Time) error {
 	if _, err := in.plan(s, now); err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func (v *Schedules) set(s *models.Schedule, in Input, tier models.Tier, now time
 
 // sameTimes reports whether a schedule has its slots at the times of an input. Whatever else changes, the
 // slots that are due stay due.
-func (in Input) sameTimes(s *models.Schedule) bool {
+func (in Input) sameTimes(s *schedules.Schedule) bool {
 	return s.Cron == in.Cron && s.EverySeconds == in.EverySeconds && s.Timezone == in.Timezone && s.DSTGap == in.DSTGap &&
 		s.DSTOverlap == in.DSTOverlap &&
 		s.StartAt.Equal(stored(in.StartAt)) && s.EndAt.Equal(stored(in.EndAt))
@@ -156,7 +157,7 @@ func stored(at *time.Time) time.Time { return lo.FromPtr(at).Truncate(time.Micro
 
 // plan writes when a valid input fires into a schedule. Its slots count from now, unless its times stay as
 // they are. It returns INVALID_INPUT if it would never fire.
-func (in Input) plan(s *models.Schedule, now time.Time) (cron.Times, error) {
+func (in Input) plan(s *schedules.Schedule, now time.Time) (cron.Times, error) {
 	same := in.sameTimes(s)
 	if err := in.checkRange(now); err != nil && !same {
 		return cron.Times{}, err
@@ -195,7 +196,7 @@ func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string,
 	if err != nil {
 		return "", nil, fmt.Errorf("read the clock: %w", err)
 	}
-	times, err := in.plan(&models.Schedule{CreatedAt: now}, now)
+	times, err := in.plan(&schedules.Schedule{CreatedAt: now}, now)
 	if err != nil {
 		return "", nil, err
 	}
@@ -205,7 +206,7 @@ func (v *Schedules) Preview(ctx context.Context, in Input, n int) (words string,
 // Update replaces what a schedule does. Slots that are decided or due stay so; new times count from now.
 // It returns CONFLICT if that would make of a schedule of jobs one of workflows, or the other way round,
 // and QUOTA_EXCEEDED if the account's schedules would have too many slots.
-func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*models.Schedule, error) {
+func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.ScheduleID, in Input) (*schedules.Schedule, error) {
 	known, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -226,8 +227,8 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 		// none submit both.
 		return nil, apierror.Conflict("This schedule submits %ss, and cannot submit a %s instead: delete it first, or give the new one another name.", is, wanted).In(wanted)
 	}
-	return v.change(ctx, p, "updateSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
-		if other, err := models.GetScheduleByName(ctx, tx, s.AccountID, in.Name); err == nil && other.ID != s.ID {
+	return v.change(ctx, p, "updateSchedule", id, func(ctx context.Context, tx bun.Tx, s *schedules.Schedule) error {
+		if other, err := schedules.GetScheduleByName(ctx, tx, s.AccountID, in.Name); err == nil && other.ID != s.ID {
 			return apierror.Conflict("A schedule named %q already exists: choose another name.", in.Name).In("name")
 		} else if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -250,16 +251,16 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 				return err
 			}
 		}
-		return models.SaveRequest(ctx, tx, s)
+		return schedules.SaveRequest(ctx, tx, s)
 	})
 }
 
 // Apply creates the schedule, or updates the one of its name, and reports whether it is new.
-func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *models.Schedule, created bool, err error) {
+func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *schedules.Schedule, created bool, err error) {
 	if err := in.checkTimes(); err != nil {
 		return nil, false, err
 	}
-	known, err := models.GetScheduleByName(ctx, v.DB, p.AccountID, in.Name)
+	known, err := schedules.GetScheduleByName(ctx, v.DB, p.AccountID, in.Name)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		s, err = v.Create(ctx, p, in)
@@ -272,11 +273,11 @@ func (v *Schedules) Apply(ctx context.Context, p jobs.Principal, in Input) (s *m
 }
 
 // Pause stops a schedule: it does not fire until Resume. Pausing a paused one changes nothing.
-func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.ScheduleID, reason string) (*models.Schedule, error) {
+func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.ScheduleID, reason string) (*schedules.Schedule, error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
 	}
-	return v.change(ctx, p, "pauseSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+	return v.change(ctx, p, "pauseSchedule", id, func(ctx context.Context, tx bun.Tx, s *schedules.Schedule) error {
 		now, err := postgres.Now(ctx, tx)
 		if err != nil || !s.PausedAt.IsZero() {
 			return err
@@ -287,14 +288,14 @@ func (v *Schedules) Pause(ctx context.Context, p jobs.Principal, id models.Sched
 }
 
 // settle inserts the slots of a schedule until now, before its times change or its pause ends.
-func (v *Schedules) settle(ctx context.Context, tx bun.Tx, s *models.Schedule, now time.Time) error {
+func (v *Schedules) settle(ctx context.Context, tx bun.Tx, s *schedules.Schedule, now time.Time) error {
 	times, err := Times(s)
 	if err != nil { // this release does not know the zone, so that it has no slots
 		return nil
 	}
-	written, err := models.InsertSlots(ctx, tx, settle(s, times, now))
+	written, err := schedules.InsertSlots(ctx, tx, settle(s, times, now))
 	for _, slot := range written {
-		if slot.State == models.SlotSkipped {
+		if slot.State == schedules.SlotSkipped {
 			v.observe(s, slot)
 		}
 	}
@@ -303,8 +304,8 @@ func (v *Schedules) settle(ctx context.Context, tx bun.Tx, s *models.Schedule, n
 
 // Resume lets a paused schedule fire again. The slots during the pause are left out. It returns
 // QUOTA_EXCEEDED if the account's schedules would have too many slots.
-func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
-	return v.change(ctx, p, "resumeSchedule", id, func(ctx context.Context, tx bun.Tx, s *models.Schedule) error {
+func (v *Schedules) Resume(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*schedules.Schedule, error) {
+	return v.change(ctx, p, "resumeSchedule", id, func(ctx context.Context, tx bun.Tx, s *schedules.Schedule) error {
 		now, err := postgres.Now(ctx, tx)
 		if err != nil || s.PausedAt.IsZero() {
 			return err
@@ -329,26 +330,26 @@ func (v *Schedules) Delete(ctx context.Context, p jobs.Principal, id models.Sche
 		return err
 	}
 	err := jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
-		s, err := models.LockSchedule(ctx, tx, id)
+		s, err := schedules.LockSchedule(ctx, tx, id)
 		if err != nil {
 			return apierror.OrNotFound(err, "schedule")
 		}
 		if err := p.AuditOf(ctx, tx, "deleteSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name}); err != nil {
 			return err
 		}
-		return models.DeleteSchedule(ctx, tx, id)
+		return schedules.DeleteSchedule(ctx, tx, id)
 	})
 	return apierror.Wrap(err, "delete schedule %s", id)
 }
 
 // change changes a schedule that the caller may change.
 func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string, id models.ScheduleID,
-	act func(context.Context, bun.Tx, *models.Schedule) error) (s *models.Schedule, err error) {
+	act func(context.Context, bun.Tx, *schedules.Schedule) error) (s *schedules.Schedule, err error) {
 	if _, err := v.toChange(ctx, p, id); err != nil {
 		return nil, err
 	}
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
-		if s, err = models.LockSchedule(ctx, tx, id); err != nil {
+		if s, err = schedules.LockSchedule(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "schedule")
 		}
 		if err := act(ctx, tx, s); err != nil {
@@ -357,7 +358,7 @@ func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string,
 		if err := p.AuditOf(ctx, tx, action, s.AccountID, string(id), jobs.Payload{"name": s.Name}); err != nil {
 			return err
 		}
-		return models.SaveSchedule(ctx, tx, s)
+		return schedules.SaveSchedule(ctx, tx, s)
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "change schedule %s", id)
@@ -365,7 +366,7 @@ func (v *Schedules) change(ctx context.Context, p jobs.Principal, action string,
 	return s, nil
 }
 
-func (v *Schedules) toChange(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
+func (v *Schedules) toChange(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*schedules.Schedule, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -373,11 +374,11 @@ func (v *Schedules) toChange(ctx context.Context, p jobs.Principal, id models.Sc
 }
 
 // Get returns a schedule that the caller may see, or NOT_FOUND.
-func (v *Schedules) Get(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*models.Schedule, error) {
+func (v *Schedules) Get(ctx context.Context, p jobs.Principal, id models.ScheduleID) (*schedules.Schedule, error) {
 	if !id.Valid() {
 		return nil, apierror.NotFound("schedule")
 	}
-	s, err := models.GetSchedule(ctx, v.DB, id)
+	s, err := schedules.GetSchedule(ctx, v.DB, id)
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "schedule"), "read schedule %s", id)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -20,7 +21,7 @@ import (
 // refused, and if schedules are halted. since is for a form that may be sent twice: the newest slot
 // that its page knew. CONFLICT is returned, too, if the schedule was fired by hand after that; the
 // zero time means that it may.
-func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*models.ScheduleSlot, error) {
+func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*schedules.ScheduleSlot, error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 	if err := v.takeSlots(ctx, s.AccountID, 1); err != nil {
 		return nil, err
 	}
-	var slot *models.ScheduleSlot
+	var slot *schedules.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := notHalted(ctx, tx); err != nil {
 			return err
@@ -40,12 +41,12 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err != nil {
 			return err
 		}
-		slot = &models.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: models.SlotTrigger, State: models.SlotPending,
+		slot = &schedules.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: schedules.SlotTrigger, State: schedules.SlotPending,
 			Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
-		if _, err := models.InsertSlots(ctx, tx, []*models.ScheduleSlot{slot}); err != nil {
+		if _, err := schedules.InsertSlots(ctx, tx, []*schedules.ScheduleSlot{slot}); err != nil {
 			return err
 		}
-		if err := models.NoteFire(ctx, tx, id, now); err != nil {
+		if err := schedules.NoteFire(ctx, tx, id, now); err != nil {
 			return err
 		}
 		return p.AuditOf(ctx, tx, "fireSchedule", s.AccountID, string(id), jobs.Payload{"name": s.Name})
@@ -56,7 +57,7 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 	if _, err := v.fire(ctx, slot); err != nil {
 		return nil, apierror.Wrap(err, "fire schedule %s", id)
 	}
-	if slot.State != models.SlotFired {
+	if slot.State != schedules.SlotFired {
 		return nil, apierror.Conflict("The schedule did not fire: %s.", strings.TrimSuffix(slot.Reason, "."))
 	}
 	return slot, nil
@@ -83,10 +84,10 @@ func triggeredOnce(ctx context.Context, tx bun.Tx, id models.ScheduleID, since t
 	if since.IsZero() {
 		return nil
 	}
-	if _, err := models.LockSchedule(ctx, tx, id); err != nil {
+	if _, err := schedules.LockSchedule(ctx, tx, id); err != nil {
 		return apierror.OrNotFound(err, "schedule")
 	}
-	before, err := models.TriggeredSince(ctx, tx, id, since)
+	before, err := schedules.TriggeredSince(ctx, tx, id, since)
 	if err == nil && before {
 		return apierror.Conflict("The schedule was triggered since this page was opened.")
 	}
@@ -106,7 +107,7 @@ type Backfill struct {
 // FireSlots fires the slots of a time in the past that did not fire, nor wait to do so. It returns
 // those that have fired; with PerMinute, the others follow. It returns INVALID_INPUT if there are
 // more slots than allowed, and CONFLICT while schedules are halted.
-func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*models.ScheduleSlot,
+func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*schedules.ScheduleSlot,
 	err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
@@ -125,7 +126,7 @@ func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.S
 			mine[slot.At.UTC()], slot.Tries, slot.DueAt = true, 1, now.Add(fireAgain)
 		}
 	}
-	var written []*models.ScheduleSlot
+	var written []*schedules.ScheduleSlot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) (err error) {
 		if err := notHalted(ctx, tx); err != nil {
 			return err
@@ -133,7 +134,7 @@ func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.S
 		if err := lockSlots(ctx, tx, s.AccountID); err != nil {
 			return err
 		}
-		if written, err = models.BackfillSlots(ctx, tx, slots); err != nil {
+		if written, err = schedules.BackfillSlots(ctx, tx, slots); err != nil {
 			return err
 		}
 		if err := checkWaiting(ctx, tx, s.AccountID, len(written)); err != nil {
@@ -151,7 +152,7 @@ func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.S
 		}
 		// What fails here is fired by a pass soon. One that a pass fired first counts, too: its key gets
 		// the same job or workflow.
-		if _, err := v.fire(ctx, slot); err == nil && slot.State == models.SlotFired {
+		if _, err := v.fire(ctx, slot); err == nil && slot.State == schedules.SlotFired {
 			fired = append(fired, slot)
 		}
 	}
@@ -165,11 +166,11 @@ func (v *Schedules) Slots(ctx context.Context, p jobs.Principal, id models.Sched
 		return nil, err
 	}
 	slots, _, err := b.slots(ctx, v.DB, s)
-	return lo.Map(slots, func(slot *models.ScheduleSlot, _ int) time.Time { return slot.At }), err
+	return lo.Map(slots, func(slot *schedules.ScheduleSlot, _ int) time.Time { return slot.At }), err
 }
 
 // slots returns the slots of a request.
-func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (slots []*models.ScheduleSlot, now time.Time, err error) {
+func (b Backfill) slots(ctx context.Context, db bun.IDB, s *schedules.Schedule) (slots []*schedules.ScheduleSlot, now time.Time, err error) {
 	if now, err = postgres.Now(ctx, db); err != nil {
 		return nil, now, fmt.Errorf("read the clock: %w", err)
 	}
@@ -199,8 +200,8 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *models.Schedule) (sl
 		if b.PerMinute > 0 {
 			due = due.Add(time.Duration(len(slots)) * time.Minute / time.Duration(b.PerMinute))
 		}
-		slots = append(slots, &models.ScheduleSlot{
-			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: models.SlotBackfill, State: models.SlotPending, Tier: s.Tier, DueAt: due,
+		slots = append(slots, &schedules.ScheduleSlot{
+			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: schedules.SlotBackfill, State: schedules.SlotPending, Tier: s.Tier, DueAt: due,
 			DecidedAt: now,
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 const (
@@ -35,23 +36,23 @@ type flow struct {
 //
 // Each tier gets one place first, so that none starves. The others go to the tiers in order. In a tier
 // they go round its accounts, which begin with the one whose turn is the longest ago.
-func (t *turns) share(due []models.SlotFlow, free int, busy map[models.AccountID]int) []models.SlotShare {
+func (t *turns) share(due []schedules.SlotFlow, free int, busy map[models.AccountID]int) []schedules.SlotShare {
 	if len(t.served) > 2*len(due)+1000 { // most are gone
 		t.served = nil
 	}
 	if t.served == nil {
 		t.served = map[flow]int{}
 	}
-	lines := make([][]*models.SlotShare, len(models.Tiers))
-	var all []*models.SlotShare
+	lines := make([][]*schedules.SlotShare, len(models.Tiers))
+	var all []*schedules.SlotShare
 	for _, f := range due {
-		one := &models.SlotShare{SlotFlow: f}
+		one := &schedules.SlotShare{SlotFlow: f}
 		all = append(all, one)
 		if rank := slices.Index(models.Tiers, f.Tier); rank >= 0 {
 			lines[rank] = append(lines[rank], one)
 		}
 	}
-	give := func(line []*models.SlotShare, most int) (gave int) {
+	give := func(line []*schedules.SlotShare, most int) (gave int) {
 		for _, one := range line {
 			if free > 0 && gave < most && busy[one.AccountID] < fireShare {
 				t.turn++
@@ -65,18 +66,18 @@ func (t *turns) share(due []models.SlotFlow, free int, busy map[models.AccountID
 		return gave
 	}
 	for _, line := range lines {
-		slices.SortFunc(line, func(a, b *models.SlotShare) int {
+		slices.SortFunc(line, func(a, b *schedules.SlotShare) int {
 			return cmp.Or(cmp.Compare(t.served[flow{a.Tier, a.AccountID}], t.served[flow{b.Tier, b.AccountID}]), a.DueAt.Compare(b.DueAt))
 		})
 		if give(line, 1) > 0 { // it has had its turn
-			slices.SortStableFunc(line, func(a, b *models.SlotShare) int { return cmp.Compare(a.Most, b.Most) })
+			slices.SortStableFunc(line, func(a, b *schedules.SlotShare) int { return cmp.Compare(a.Most, b.Most) })
 		}
 	}
 	for _, line := range lines {
 		for give(line, len(line)) > 0 {
 		}
 	}
-	var shares []models.SlotShare
+	var shares []schedules.SlotShare
 	for _, one := range all {
 		if one.Most > 0 {
 			shares = append(shares, *one)

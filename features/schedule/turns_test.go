@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,10 +14,10 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 
 	at := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
-	flowOf := func(tier models.Tier, account string, due time.Duration) models.SlotFlow {
-		return models.SlotFlow{Tier: tier, AccountID: models.AccountID(account), DueAt: at.Add(due)}
+	flowOf := func(tier models.Tier, account string, due time.Duration) schedules.SlotFlow {
+		return schedules.SlotFlow{Tier: tier, AccountID: models.AccountID(account), DueAt: at.Add(due)}
 	}
-	count := func(shares []models.SlotShare) map[string]int {
+	count := func(shares []schedules.SlotShare) map[string]int {
 		of := map[string]int{}
 		for _, s := range shares {
 			of[fmt.Sprint(s.Tier, " ", s.AccountID)] += s.Most
@@ -28,7 +29,7 @@ func TestTurns(t *testing.T) {
 		t.Parallel()
 
 		var turns turns
-		due := []models.SlotFlow{flowOf(models.TierPro, "late", 0), flowOf(models.TierPro, "good", time.Hour)}
+		due := []schedules.SlotFlow{flowOf(models.TierPro, "late", 0), flowOf(models.TierPro, "good", time.Hour)}
 		for range 3 {
 			require.Equal(t, map[string]int{"PRO late": 3, "PRO good": 3}, count(turns.share(due, 6, map[models.AccountID]int{})))
 		}
@@ -49,7 +50,7 @@ func TestTurns(t *testing.T) {
 		t.Parallel()
 
 		var turns turns
-		due := []models.SlotFlow{flowOf(models.TierBatch, "a", 0), flowOf(models.TierFree, "b", 0), flowOf(models.TierEnterprise, "c", 0),
+		due := []schedules.SlotFlow{flowOf(models.TierBatch, "a", 0), flowOf(models.TierFree, "b", 0), flowOf(models.TierEnterprise, "c", 0),
 			flowOf(models.TierEnterprise, "d", 0)}
 		require.Equal(t, map[string]int{"ENTERPRISE c": 2, "ENTERPRISE d": 2, "FREE b": 1, "BATCH a": 1},
 			count(turns.share(due, 6, map[models.AccountID]int{})))
@@ -60,7 +61,7 @@ func TestTurns(t *testing.T) {
 		t.Parallel()
 
 		var turns turns
-		due := []models.SlotFlow{flowOf(models.TierPro, "a", 0), flowOf(models.TierFree, "a", 0)}
+		due := []schedules.SlotFlow{flowOf(models.TierPro, "a", 0), flowOf(models.TierFree, "a", 0)}
 		require.Equal(t, map[string]int{"PRO a": 7, "FREE a": 1}, count(turns.share(due, firePlaces, map[models.AccountID]int{})))
 		require.Empty(t, turns.share(due, firePlaces, map[models.AccountID]int{"a": fireShare}))
 	})

@@ -16,6 +16,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +42,7 @@ func TestScheduledWorkflow(t *testing.T) {
 		s := r.create(t, film("news"))
 		require.Equal(t, []any{"harbour", 2, "", models.TierEnterprise}, []any{s.Workflow, s.WorkflowJobs, s.Model, s.Tier},
 			"the tier of s2 is the account's")
-		uses, err := models.CountSchedulesOf(t.Context(), r.DB, "testcard")
+		uses, err := capacity.CountSchedulesOf(t.Context(), r.DB, "testcard")
 		require.NoError(t, err)
 		require.Equal(t, 1, uses, "who removes the model learns of the workflow")
 		r.age(t, s, time.Hour)
@@ -62,12 +64,12 @@ func TestScheduledWorkflow(t *testing.T) {
 		r.pass(t)
 
 		slot := r.slots(t, s)[0]
-		require.Equal(t, models.SlotFired, slot.State)
+		require.Equal(t, schedules.SlotFired, slot.State)
 		made, err := r.Workflows.Get(t.Context(), r.Client, slot.WorkflowID)
 		require.NoError(t, err)
 		require.Equal(t, "harbour", made.Name)
 		require.Equal(t, 2, r.Count(t, "jobs"))
-		by, err := models.GetSchedulesOfWorkflows(t.Context(), r.DB, []models.WorkflowID{made.ID})
+		by, err := schedules.GetSchedulesOfWorkflows(t.Context(), r.DB, []models.WorkflowID{made.ID})
 		require.NoError(t, err)
 		require.Equal(t, s.ID, by[0].ID)
 
@@ -83,7 +85,7 @@ func TestScheduledWorkflow(t *testing.T) {
 	t.Run("KeepsTheRuleForOverlapsUntilItsLastJobHasEnded", func(t *testing.T) {
 		t.Parallel()
 
-		for _, overlap := range []models.RunOverlap{models.RunOverlapSkip, models.RunOverlapCancel} {
+		for _, overlap := range []schedules.RunOverlap{schedules.RunOverlapSkip, schedules.RunOverlapCancel} {
 			r := newRig(t)
 			in := film("news")
 			in.Overlap = overlap
@@ -102,20 +104,20 @@ func TestScheduledWorkflow(t *testing.T) {
 			slot := r.slots(t, s)[0]
 			earlier, err := r.Workflows.Get(t.Context(), r.Client, first)
 			require.NoError(t, err)
-			if overlap == models.RunOverlapCancel {
-				require.Equal(t, models.SlotFired, slot.State)
+			if overlap == schedules.RunOverlapCancel {
+				require.Equal(t, schedules.SlotFired, slot.State)
 				require.Equal(t, models.WorkflowCancelled, earlier.Status)
 				require.Equal(t, "the schedule news fired again", earlier.CancelReason)
 				continue
 			}
-			require.Equal(t, models.SlotSkipped, slot.State)
+			require.Equal(t, schedules.SlotSkipped, slot.State)
 			require.Contains(t, slot.Reason, "workflow "+string(first)+" of an earlier slot had not ended")
 			require.Equal(t, models.WorkflowRunning, earlier.Status)
 			_, err = r.Workflows.Cancel(t.Context(), r.Client, first, "")
 			require.NoError(t, err)
 			r.age(t, s, time.Hour)
 			r.pass(t)
-			require.Equal(t, models.SlotFired, r.slots(t, s)[0].State)
+			require.Equal(t, schedules.SlotFired, r.slots(t, s)[0].State)
 		}
 	})
 
@@ -154,7 +156,7 @@ func TestScheduledWorkflow(t *testing.T) {
 			s, err := r.schedules.Get(t.Context(), r.Client, s.ID)
 			require.NoError(t, err)
 			var once sync.Once
-			r.schedules.Observe = func(*models.ScheduleSlot, time.Duration) { // the first of them has ended
+			r.schedules.Observe = func(*schedules.ScheduleSlot, time.Duration) { // the first of them has ended
 				once.Do(func() {
 					r.soon(t)
 					passed, err := r.runner.Fire(t.Context())
@@ -171,7 +173,7 @@ func TestScheduledWorkflow(t *testing.T) {
 			slices.Reverse(slots)
 			require.Len(t, fired, 3)
 			for n, slot := range slots {
-				require.Equal(t, []any{models.SlotFired, slot.JobID, slot.WorkflowID}, []any{fired[n].State, fired[n].JobID, fired[n].WorkflowID})
+				require.Equal(t, []any{schedules.SlotFired, slot.JobID, slot.WorkflowID}, []any{fired[n].State, fired[n].JobID, fired[n].WorkflowID})
 			}
 		}
 	})
@@ -186,7 +188,7 @@ func TestScheduledWorkflow(t *testing.T) {
 		r.pass(t)
 
 		slot := r.slots(t, s)[0]
-		require.Equal(t, models.SlotRefused, slot.State)
+		require.Equal(t, schedules.SlotRefused, slot.State)
 		require.Contains(t, slot.Reason, "The node s1: There is no model of that name")
 		require.Zero(t, r.Count(t, "workflows"))
 	})

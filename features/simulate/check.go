@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/internal/yamlfile"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // checker collects the problems of a scenario.
@@ -127,7 +128,7 @@ func (c *checker) workload(place string, w *Workload) {
 	}
 }
 
-func (c *checker) poolsOf(place string, written []fleet.FilePool) (specs []models.PoolSpec) {
+func (c *checker) poolsOf(place string, written []fleet.FilePool) (specs []capacity.PoolSpec) {
 	if n := len(written); n == 0 || n > maxPools {
 		c.file.Problem(place+".pools", "a scenario must have 1 to %d pools; it has %d", maxPools, n)
 		return nil
@@ -141,7 +142,7 @@ func (c *checker) poolsOf(place string, written []fleet.FilePool) (specs []model
 			c.file.Problem(at+"."+wrong.Field, "%s", wrong.Message)
 		case err != nil:
 			c.file.Problem(at, "%s", err)
-		case slices.ContainsFunc(specs, func(o models.PoolSpec) bool { return o.Name == spec.Name }):
+		case slices.ContainsFunc(specs, func(o capacity.PoolSpec) bool { return o.Name == spec.Name }):
 			c.file.Problem(at+".name", "there are two pools with the name %s", spec.Name)
 		case len(spec.Accounts) > 0:
 			c.file.Problem(at+".accounts", "a scenario's accounts have no ids: leave accounts out")
@@ -149,7 +150,7 @@ func (c *checker) poolsOf(place string, written []fleet.FilePool) (specs []model
 		specs = append(specs, spec)
 	}
 	for i, w := range c.Workload {
-		if !slices.ContainsFunc(specs, func(p models.PoolSpec) bool { return p.MaxWorkers > 0 && slices.Contains(p.Models, w.Model) }) {
+		if !slices.ContainsFunc(specs, func(p capacity.PoolSpec) bool { return p.MaxWorkers > 0 && slices.Contains(p.Models, w.Model) }) {
 			c.file.Problem(fmt.Sprintf("$.workload[%d].model", i), "no pool runs the model %s", text.Clip(w.Model, text.MaxName))
 		}
 	}
@@ -199,12 +200,12 @@ func (c *checker) scaling(place string, s *Scaling) {
 func (c *checker) happenings() {
 	hour := func(place string, v float64) { c.number(place, v, 0, 2*MaxHours) }
 	pool := func(place, name string) {
-		if !slices.ContainsFunc(c.pools, func(p models.PoolSpec) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(c.pools, func(p capacity.PoolSpec) bool { return p.Name == name }) {
 			c.file.Problem(place, "there is no pool %q", text.Clip(name, text.MaxName))
 		}
 	}
 	region := func(place, name string) {
-		if !slices.ContainsFunc(c.pools, func(p models.PoolSpec) bool { return p.Region == name }) {
+		if !slices.ContainsFunc(c.pools, func(p capacity.PoolSpec) bool { return p.Region == name }) {
 			c.file.Problem(place, "no pool is in the region %q", text.Clip(name, text.MaxName))
 		}
 	}

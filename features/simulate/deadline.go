@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // needsOfJobs lists the possible requirements of jobs, which depend on the slack before their
@@ -27,7 +28,7 @@ func classOf(model, needs int) int { return model*len(needsOfJobs) + needs }
 
 func (j *job) class() int { return classOf(j.kind.model, j.needs) }
 
-// lastBoots is the number of boots that count, as in models.OnDemandBoots.
+// lastBoots is the number of boots that count, as in capacity.OnDemandBoots.
 const lastBoots = 20
 
 // require sets the requirements of a job that enters a queue, as package change does. A job with
@@ -83,7 +84,7 @@ func (s *sim) safeBoot(j *job) float64 {
 		}
 		last := slices.Sorted(slices.Values(p.boots[max(len(p.boots)-lastBoots, 0):]))
 		if len(last) == 0 {
-			last = []float64{models.UnknownSlowBoot}
+			last = []float64{capacity.UnknownSlowBoot}
 		}
 		longest = max(longest, last[int(math.Ceil(0.9*float64(len(last))))-1])
 	}

@@ -9,13 +9,15 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // rounds is the state of the scaler.
 type rounds struct {
 	pending bool // a round is scheduled
 	wakeAt  float64
-	known   []*models.RenderTime
+	known   []*backlog.RenderTime
 }
 
 // scaleEvery is the time between two rounds of the scaler, in seconds.
@@ -33,7 +35,7 @@ func (s *sim) dirty() {
 // scale runs one round of the scaler.
 func (s *sim) scale() {
 	s.rounds.pending = false
-	var queues []models.QueueDemand
+	var queues []backlog.QueueDemand
 	for _, key := range s.order {
 		if d := s.demand[key]; d.Depth > 0 {
 			queues = append(queues, *d)
@@ -342,15 +344,15 @@ func (s *sim) reprice(change Price) {
 		s.later(at-change.KnownHours*3600, func() {
 			price := p.PricePerHourUSD
 			p.QuotedUSD = &price
-			p.QuoteAhead = append(p.QuoteAhead, models.PriceStep{From: clock(at), PricePerHourUSD: change.PricePerHourUSD})
-			slices.SortFunc(p.QuoteAhead, func(a, b models.PriceStep) int { return a.From.Compare(b.From) })
+			p.QuoteAhead = append(p.QuoteAhead, capacity.PriceStep{From: clock(at), PricePerHourUSD: change.PricePerHourUSD})
+			slices.SortFunc(p.QuoteAhead, func(a, b capacity.PriceStep) int { return a.From.Compare(b.From) })
 			s.dirty()
 		})
 	}
 	s.later(at, func() {
 		p.priceSum, p.priceSince = p.paid(s.now), s.now
 		p.PricePerHourUSD = change.PricePerHourUSD
-		p.QuoteAhead = slices.DeleteFunc(p.QuoteAhead, func(step models.PriceStep) bool { return !step.From.After(clock(at)) })
+		p.QuoteAhead = slices.DeleteFunc(p.QuoteAhead, func(step capacity.PriceStep) bool { return !step.From.After(clock(at)) })
 		if p.QuotedUSD != nil {
 			p.QuotedUSD = &p.PricePerHourUSD
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // policy returns the scaler's policy.
@@ -111,7 +112,7 @@ func (s *sim) look() fleet.PlanInput {
 		return p.input
 	}
 	p.readAt = math.Floor(s.now/inputAge) * inputAge
-	p.input = fleet.PlanInput{Policy: p.policy, Preempted: map[string]models.PreemptionRate{}, Impatient: s.Impatient}
+	p.input = fleet.PlanInput{Policy: p.policy, Preempted: map[string]capacity.PreemptionRate{}, Impatient: s.Impatient}
 	if p.policy.Forecast {
 		p.input.Expected = fleet.Forecast(p.history, clock(s.now), time.Duration(p.boot*float64(time.Second)))
 	}
@@ -131,7 +132,7 @@ func (s *sim) look() fleet.PlanInput {
 		for _, n := range p.spots[region] {
 			hours += n / 60
 		}
-		p.input.Preempted[region] = models.PreemptionRate{Preempted: len(taken) - old, WorkerHours: hours}
+		p.input.Preempted[region] = capacity.PreemptionRate{Preempted: len(taken) - old, WorkerHours: hours}
 	}
 	return p.input
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // Run simulates a scenario to its end. progress, if not nil, is called from time to time with the
@@ -98,7 +99,7 @@ func (s *sim) count(j *job, n float64) {
 	key := demandKey{lane, j.kind.Kind, j.needs}
 	d := s.demand[key]
 	if d == nil {
-		d = &models.QueueDemand{Lane: lane, Kind: j.kind.Kind, Needs: needsOfJobs[j.needs]}
+		d = &backlog.QueueDemand{Lane: lane, Kind: j.kind.Kind, Needs: needsOfJobs[j.needs]}
 		s.demand[key] = d
 		s.order = append(s.order, key)
 	}
@@ -201,7 +202,7 @@ func (s *sim) learn(a *attempt) {
 	key := learnedKey{a.kind.Kind, a.worker.pool.GPUType}
 	t := s.learned[key]
 	if t == nil {
-		t = &models.RenderTime{Kind: a.kind.Kind, GPUType: key.gpu}
+		t = &backlog.RenderTime{Kind: a.kind.Kind, GPUType: key.gpu}
 		s.learned[key] = t
 	}
 	if a.saved {
@@ -210,7 +211,7 @@ func (s *sim) learn(a *attempt) {
 	if t.Samples == 0 {
 		s.rounds.known = append(s.rounds.known, t)
 	}
-	estimate.Learn(t, models.Rendered{Kind: key.Kind, GPUType: key.gpu, Seconds: s.now - a.began, EstimatedSeconds: a.kind.estimate})
+	estimate.Learn(t, backlog.Rendered{Kind: key.Kind, GPUType: key.gpu, Seconds: s.now - a.began, EstimatedSeconds: a.kind.estimate})
 }
 
 // detach ends a worker's attempt, and counts it for the plan of checkpoints.

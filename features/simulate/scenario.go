@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Bounds of a scenario.
@@ -57,7 +58,7 @@ type Scenario struct {
 	// Source is the text from which the scenario was read.
 	Source string `yaml:"-"`
 
-	pools []models.PoolSpec
+	pools []capacity.PoolSpec
 	known *catalogue.Snapshot
 }
 

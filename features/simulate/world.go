@@ -12,11 +12,13 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // kind describes jobs with equal properties.
 type kind struct {
-	models.Kind
+	backlog.Kind
 	model    int     // index of the model
 	estimate float64 // GPU seconds, by the catalogue
 }
@@ -54,7 +56,7 @@ type job struct {
 
 // pool is a pool and its workers that have not ended.
 type pool struct {
-	*models.Pool
+	*capacity.Pool
 	index   int
 	offer   models.Offer
 	serves  []bool // by class of job
@@ -117,9 +119,9 @@ type sim struct {
 	left    int // jobs that have not ended
 	pools   []*pool
 	byID    map[models.WorkerID]*worker
-	demand  map[demandKey]*models.QueueDemand
+	demand  map[demandKey]*backlog.QueueDemand
 	order   []demandKey
-	learned map[learnedKey]*models.RenderTime
+	learned map[learnedKey]*backlog.RenderTime
 	rounds  rounds
 	names   []string // of models
 	born    int
@@ -133,12 +135,12 @@ type sim struct {
 
 type demandKey struct {
 	lane models.Tier
-	models.Kind
+	backlog.Kind
 	needs int
 }
 
 type learnedKey struct {
-	models.Kind
+	backlog.Kind
 	gpu string
 }
 
@@ -182,8 +184,8 @@ func clock(at float64) time.Time { return epoch.Add(time.Duration(at * float64(t
 // newSim prepares a run: its jobs, and the events of its machines.
 func newSim(sc *Scenario) *sim {
 	s := &sim{
-		Scenario: sc, result: &Result{}, byID: map[models.WorkerID]*worker{}, demand: map[demandKey]*models.QueueDemand{},
-		learned: map[learnedKey]*models.RenderTime{}, queues: map[models.Tier]int{}, unnoticed: map[*job]bool{},
+		Scenario: sc, result: &Result{}, byID: map[models.WorkerID]*worker{}, demand: map[demandKey]*backlog.QueueDemand{},
+		learned: map[learnedKey]*backlog.RenderTime{}, queues: map[models.Tier]int{}, unnoticed: map[*job]bool{},
 		until: sc.Hours*3600*2 + 7*24*3600,
 	}
 	for _, w := range sc.Workload {
@@ -206,9 +208,9 @@ func (s *sim) stream(purpose, index uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, purpose<<32|index))
 }
 
-func (s *sim) makePool(i int, spec models.PoolSpec) {
+func (s *sim) makePool(i int, spec capacity.PoolSpec) {
 	p := &pool{
-		Pool: &models.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, first: spec.PricePerHourUSD,
+		Pool: &capacity.Pool{ID: models.PoolID(spec.Name), PoolSpec: spec}, index: i, offer: spec.Offer(), ratio: 1, first: spec.PricePerHourUSD,
 		random: s.stream(1, uint64(i)),
 	}
 	if ratio, known := s.Machines.GPUs[spec.GPUType]; known {

@@ -10,7 +10,10 @@ import (
 	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -180,16 +183,16 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 			return models.DeleteOldDecisions(ctx, tx, decisionAge, newestDecisions, rowBatch)
 		}},
 		{"remove webhooks", func(ctx context.Context, tx bun.Tx) (int, error) {
-			return models.DeleteOldWebhooks(ctx, tx, webhookAge, rowBatch)
+			return webhooks.DeleteOld(ctx, tx, webhookAge, rowBatch)
 		}},
 		{"remove live logs", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldLogs(ctx, tx, liveLogSpare, liveLogAge, rowBatch)
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
-			return models.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+			return capacity.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
 		}},
 		{"remove pauses", func(ctx context.Context, tx bun.Tx) (int, error) {
-			return models.DeleteOldClosures(ctx, tx, closureAge, rowBatch)
+			return backlog.DeleteOldClosures(ctx, tx, closureAge, rowBatch)
 		}},
 		{"remove quarantines", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldQuarantines(ctx, tx, quarantineAge, rowBatch)

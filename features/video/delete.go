@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // Delete hides a video from all callers, and deletes its prompt and files: at once if
@@ -54,7 +55,7 @@ func (v *Videos) Sweep(ctx context.Context) (int, error) {
 	}
 	var failed error
 	for _, job := range found {
-		owner := jobs.Principal{Role: models.RoleClient, AccountID: job.AccountID, KeyID: job.CreatedBy}
+		owner := jobs.Principal{Role: access.RoleClient, AccountID: job.AccountID, KeyID: job.CreatedBy}
 		if err := v.finish(ctx, owner, job.ID); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("delete video %s: %w", job.ID, err))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -36,7 +37,7 @@ var errTooSlow = apierror.Later(apierror.CodeUnavailable, time.Second,
 // with changes after the call and does not end. It fails with UNAVAILABLE for a follower so
 // slow that changes were lost. Changes returns NOT_FOUND for an account that the caller may
 // not see.
-func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f models.JobFilter) (Stream[*models.Job], error) {
+func (w *Watcher) Changes(ctx context.Context, p jobs.Principal, f joblist.JobFilter) (Stream[*models.Job], error) {
 	f, err := query.Narrow(ctx, w.DB, p, f)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ type changeStream struct {
 	feed    *changeFeed
 	changes *ring[jobChange]
 	at      int
-	filter  models.JobFilter
+	filter  joblist.JobFilter
 	closed  atomic.Bool
 }
 
@@ -230,11 +231,11 @@ func (f *changeFeed) read(ctx context.Context, _ bool) error {
 	if f.since.IsZero() {
 		f.since = now.Add(-changeOverlap)
 	}
-	found, err := models.ListJobChanges(ctx, f.db, f.since)
+	found, err := joblist.ListJobChanges(ctx, f.db, f.since)
 	if err != nil {
 		return fmt.Errorf("list changes of jobs: %w", err)
 	}
-	var news []models.JobChange
+	var news []joblist.JobChange
 	seen := make(map[models.JobID]lastSeen, len(f.seen))
 	for _, c := range found {
 		last, known := seen[c.JobID]
@@ -255,14 +256,14 @@ func (f *changeFeed) read(ctx context.Context, _ bool) error {
 
 // next returns what a change adds to the known state of its job. COMPLETING has no event of
 // its own, but every COMPLETED job has passed it.
-func (l *lastSeen) next(c models.JobChange) []models.JobChange {
+func (l *lastSeen) next(c joblist.JobChange) []joblist.JobChange {
 	before := *l
 	if c.Status == models.JobCompleting {
 		l.seq, l.status, l.completing = max(l.seq, c.Seq), c.Status, c.AttemptNo
 		if before.completing == c.AttemptNo {
 			return nil
 		}
-		return []models.JobChange{c}
+		return []joblist.JobChange{c}
 	}
 	if c.Seq <= l.seq {
 		return nil
@@ -271,13 +272,13 @@ func (l *lastSeen) next(c models.JobChange) []models.JobChange {
 	if c.Status == models.JobCompleted && before.status != models.JobCompleting {
 		passed := c
 		passed.Status = models.JobCompleting
-		return []models.JobChange{passed, c}
+		return []joblist.JobChange{passed, c}
 	}
-	return []models.JobChange{c}
+	return []joblist.JobChange{c}
 }
 
 // publish reads the rows of changed jobs, once for all followers.
-func (f *changeFeed) publish(ctx context.Context, news []models.JobChange) error {
+func (f *changeFeed) publish(ctx context.Context, news []joblist.JobChange) error {
 	if len(news) == 0 {
 		return nil
 	}

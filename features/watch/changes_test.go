@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +23,7 @@ type changes struct {
 	sent chan *models.Job
 }
 
-func follow(t *testing.T, s *jobstest.Stack, w *watch.Watcher, p jobs.Principal, f models.JobFilter) *changes {
+func follow(t *testing.T, s *jobstest.Stack, w *watch.Watcher, p jobs.Principal, f joblist.JobFilter) *changes {
 	t.Helper()
 	c := &changes{sent: make(chan *models.Job, 10_000)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,9 +57,9 @@ func TestChanges(t *testing.T) {
 		s.Submit(t) // before anyone follows
 		granted, fence := s.Lease(t, worker)
 		lost := &watch.Watcher{DB: s.DB, Jobs: s.Reads.Jobs, Notifications: quiet{}}
-		own := follow(t, s, s.Watcher, s.Client, models.JobFilter{})
-		all := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
-		unheard := follow(t, s, lost, s.Client, models.JobFilter{})
+		own := follow(t, s, s.Watcher, s.Client, joblist.JobFilter{})
+		all := follow(t, s, s.Watcher, s.Admin, joblist.JobFilter{})
+		unheard := follow(t, s, lost, s.Client, joblist.JobFilter{})
 
 		_, err := s.Attempts.Heartbeat(t.Context(), worker, fence, nil)
 		require.NoError(t, err)
@@ -77,9 +79,9 @@ func TestChanges(t *testing.T) {
 	t.Run("AreLimitedToTheCallerAndTheFilter", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
-		others := follow(t, s, s.Watcher, stranger, models.JobFilter{})
-		ended := follow(t, s, s.Watcher, s.Client, models.JobFilter{Status: []models.JobStatus{models.JobCancelled}})
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
+		others := follow(t, s, s.Watcher, stranger, joblist.JobFilter{})
+		ended := follow(t, s, s.Watcher, s.Client, joblist.JobFilter{Status: []models.JobStatus{models.JobCancelled}})
 
 		job := s.Submit(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
@@ -89,7 +91,7 @@ func TestChanges(t *testing.T) {
 
 		ended.next(t, job.ID, models.JobCancelled)
 		others.next(t, theirs.ID, models.JobQueued)
-		_, err = s.Watcher.Changes(t.Context(), stranger, models.JobFilter{AccountID: s.Account.ID})
+		_, err = s.Watcher.Changes(t.Context(), stranger, joblist.JobFilter{AccountID: s.Account.ID})
 		require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))
 	})
 
@@ -97,10 +99,10 @@ func TestChanges(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		slow, err := s.Watcher.Changes(t.Context(), s.Admin, models.JobFilter{})
+		slow, err := s.Watcher.Changes(t.Context(), s.Admin, joblist.JobFilter{})
 		require.NoError(t, err)
 		defer slow.Close()
-		swift := follow(t, s, s.Watcher, s.Admin, models.JobFilter{})
+		swift := follow(t, s, s.Watcher, s.Admin, joblist.JobFilter{})
 
 		const some = watch.MaxChanges/2 + 2
 		for before := range 2 {
@@ -123,7 +125,7 @@ func TestChanges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 
-		changed, err := s.Watcher.Changes(t.Context(), s.Client, models.JobFilter{})
+		changed, err := s.Watcher.Changes(t.Context(), s.Client, joblist.JobFilter{})
 		require.NoError(t, err)
 
 		require.ErrorIs(t, watch.Each(ctx, changed, nil), context.Canceled)
@@ -134,14 +136,14 @@ func TestChanges(t *testing.T) {
 // The filter in PostgreSQL and the filter of the stream must agree.
 func TestMatches(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, 15, reflect.TypeFor[models.JobFilter]().NumField(),
+	require.Equal(t, 15, reflect.TypeFor[joblist.JobFilter]().NumField(),
 		"JobFilter has a field more: have models.JobFilter.Matches look at it, or watch.Watcher.Changes refuse it, and then count it here")
 	s := jobstest.New(t)
 	job := s.Submit(t)
 	_, err := s.Canceller.Cancel(t.Context(), s.Client, job.ID)
 	require.NoError(t, err)
 	job = s.Reload(t, job.ID)
-	for _, f := range []models.JobFilter{
+	for _, f := range []joblist.JobFilter{
 		{},
 		{AccountID: job.AccountID}, {AccountID: models.NewAccountID()},
 		{Status: []models.JobStatus{models.JobQueued, models.JobCancelled}}, {Status: []models.JobStatus{models.JobQueued}},
@@ -151,7 +153,7 @@ func TestMatches(t *testing.T) {
 		{CreatedAfter: job.CreatedAt}, {CreatedAfter: job.CreatedAt.Add(-time.Microsecond)},
 		{CreatedBefore: job.CreatedAt}, {CreatedBefore: job.CreatedAt.Add(time.Microsecond)},
 	} {
-		listed, err := models.ListJobs(t.Context(), s.DB, f, "", 10)
+		listed, err := joblist.ListJobs(t.Context(), s.DB, f, "", 10)
 		require.NoError(t, err)
 		require.Equal(t, len(listed.Jobs) == 1, f.Matches(job), "%+v", f)
 	}

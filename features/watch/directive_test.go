@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -190,6 +191,6 @@ func TestDirectives(t *testing.T) {
 // obedient is a provider whose machines accept a notice.
 type obedient struct{ fleet.Provider }
 
-func (obedient) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+func (obedient) Preempt(context.Context, *capacity.Pool, fleet.Instance, time.Duration) error {
 	return nil
 }

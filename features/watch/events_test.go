@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -197,7 +198,7 @@ func TestEvents(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		for _, id := range []models.JobID{job.ID, models.NewJobID(), "job_x", ""} {
 			_, err := s.Watcher.Events(t.Context(), stranger, id, 0)
 			require.ErrorIs(t, err, apierror.New(apierror.CodeNotFound, ""))

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -94,7 +95,7 @@ const (
 
 // Only one try at a time goes to a failing endpoint, so that its timeouts occupy few slots.
 // All endpoints of one account together have only a part of the slots.
-var webhookBounds = models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}
+var webhookBounds = webhooks.Bounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}
 
 // Wake makes Run look for due deliveries now.
 func (d *Deliverer) Wake() {
@@ -148,11 +149,11 @@ func (d *Deliverer) Pass(ctx context.Context) (int, error) {
 	return len(claimed), errors.Join(errs...)
 }
 
-func (d *Deliverer) claim(ctx context.Context, slots int) ([]*models.ClaimedDelivery, error) {
+func (d *Deliverer) claim(ctx context.Context, slots int) ([]*webhooks.ClaimedDelivery, error) {
 	if slots == 0 {
 		return nil, nil
 	}
-	claimed, err := models.ClaimDeliveries(ctx, d.DB, webhookBounds, slots, deliveryClaim)
+	claimed, err := webhooks.ClaimDeliveries(ctx, d.DB, webhookBounds, slots, deliveryClaim)
 	return claimed, apierror.Wrap(err, "claim webhook deliveries")
 }
 
@@ -164,17 +165,17 @@ func (d *Deliverer) report(ctx context.Context, err error) {
 }
 
 // deliver makes one try of a claimed delivery, and records the result.
-func (d *Deliverer) deliver(ctx context.Context, c *models.ClaimedDelivery) error {
+func (d *Deliverer) deliver(ctx context.Context, c *webhooks.ClaimedDelivery) error {
 	err := d.try(ctx, c)
 	return apierror.Wrap(err, "deliver %s", c.ID)
 }
 
-func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
-	endpoint, err := models.GetWebhookEndpoint(ctx, d.DB, c.EndpointID)
+func (d *Deliverer) try(ctx context.Context, c *webhooks.ClaimedDelivery) error {
+	endpoint, err := webhooks.GetEndpoint(ctx, d.DB, c.EndpointID)
 	if err != nil {
 		return err
 	}
-	event, job, err := models.GetEventJob(ctx, d.DB, c.EventID)
+	event, job, err := webhooks.GetEventJob(ctx, d.DB, c.EventID)
 	switch {
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return err
@@ -186,7 +187,7 @@ func (d *Deliverer) try(ctx context.Context, c *models.ClaimedDelivery) error {
 		return d.giveUp(ctx, c, "The job was deleted.")
 	}
 	post := Post{URL: c.URL, ID: c.EventID, At: c.Now}
-	if post.Body, err = d.webhookBody(ctx, &c.WebhookDelivery, endpoint.Format, event, job); err != nil {
+	if post.Body, err = d.webhookBody(ctx, &c.Delivery, endpoint.Format, event, job); err != nil {
 		return fmt.Errorf("make the body: %w", err)
 	}
 	if post.Secrets, err = openSecrets(d.Sealer, endpoint, c.Now); err != nil {
@@ -227,11 +228,11 @@ func (d *Deliverer) observe(outcome string, err error) {
 }
 
 // outcomeOf says how a try ended that left the delivery as it is.
-func outcomeOf(delivery *models.WebhookDelivery, answer Answer) string {
+func outcomeOf(delivery *webhooks.Delivery, answer Answer) string {
 	switch {
 	case answer.Error == "":
 		return outcomeDelivered
-	case delivery.State == models.DeliveryGivenUp:
+	case delivery.State == webhooks.DeliveryGivenUp:
 		return outcomeGivenUp
 	}
 	return outcomeFailed
@@ -243,27 +244,27 @@ const (
 )
 
 // giveUp ends a delivery without a try.
-func (d *Deliverer) giveUp(ctx context.Context, c *models.ClaimedDelivery, why string) error {
+func (d *Deliverer) giveUp(ctx context.Context, c *webhooks.ClaimedDelivery, why string) error {
 	outcome := ""
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
-		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
+		delivery, err := webhooks.LockDelivery(ctx, tx, c.ID)
 		if err != nil || !delivery.ClaimedUntil.Equal(c.ClaimedUntil) {
 			return orGone(err)
 		}
 		delivery.LastError = why
 		end(delivery)
 		outcome = outcomeGivenUp
-		return models.UpdateWebhookDelivery(ctx, tx, delivery, 0)
+		return webhooks.UpdateDelivery(ctx, tx, delivery, 0)
 	})
 	d.observe(outcome, err)
 	return err
 }
 
 // end ends a delivery. A redelivery of a delivered event stays DELIVERED.
-func end(delivery *models.WebhookDelivery) {
-	delivery.State, delivery.Once, delivery.ClaimedUntil = models.DeliveryGivenUp, false, time.Time{}
+func end(delivery *webhooks.Delivery) {
+	delivery.State, delivery.Once, delivery.ClaimedUntil = webhooks.DeliveryGivenUp, false, time.Time{}
 	if delivery.Delivered() {
-		delivery.State = models.DeliveryDelivered
+		delivery.State = webhooks.DeliveryDelivered
 	}
 }
 
@@ -276,14 +277,14 @@ func orGone(err error) error {
 }
 
 // settle records a try and updates its delivery and its endpoint.
-func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answer Answer) error {
+func (d *Deliverer) settle(ctx context.Context, c *webhooks.ClaimedDelivery, answer Answer) error {
 	disabled, outcome := "", ""
 	err := jobs.InTx(ctx, d.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
 		if disabled, err = judgeEndpoint(ctx, tx, c.EndpointID, answer); err != nil {
 			return fmt.Errorf("judge endpoint %s: %w", c.EndpointID, err)
 		}
-		delivery, err := models.LockWebhookDelivery(ctx, tx, c.ID)
+		delivery, err := webhooks.LockDelivery(ctx, tx, c.ID)
 		if err != nil {
 			return orGone(err)
 		}
@@ -293,17 +294,17 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 		}
 		wait := tried(delivery, c, answer, now, disabled != "" || answer.StatusCode == statusGone)
 		outcome = outcomeOf(delivery, answer)
-		try := &models.WebhookTry{
+		try := &webhooks.Try{
 			DeliveryID: c.ID, TryNo: delivery.Tries, At: c.Now,
 			StatusCode: answer.status(), Error: answer.Error, DurationMS: int(answer.Duration.Milliseconds()),
 		}
-		if err := models.InsertWebhookTry(ctx, tx, try); err != nil {
+		if err := webhooks.InsertTry(ctx, tx, try); err != nil {
 			return fmt.Errorf("write the try: %w", err)
 		}
-		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, wait); err != nil || disabled == "" {
+		if err := webhooks.UpdateDelivery(ctx, tx, delivery, wait); err != nil || disabled == "" {
 			return err
 		}
-		_, err = models.GiveUpDeliveries(ctx, tx, c.EndpointID, reasonDisabled, webhookGiveUpMost)
+		_, err = webhooks.GiveUpDeliveries(ctx, tx, c.EndpointID, reasonDisabled, webhookGiveUpMost)
 		return err
 	})
 	d.observe(outcome, err)
@@ -316,8 +317,8 @@ func (d *Deliverer) settle(ctx context.Context, c *models.ClaimedDelivery, answe
 // tried counts a try on its locked delivery, and returns how long to wait before the next try,
 // if there is one. A process whose claim expired may still report success, but decides nothing
 // else.
-func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer Answer, now time.Time, last bool) (wait time.Duration) {
-	mine := delivery.ClaimedUntil.Equal(c.ClaimedUntil) && delivery.State == models.DeliveryPending
+func tried(delivery *webhooks.Delivery, c *webhooks.ClaimedDelivery, answer Answer, now time.Time, last bool) (wait time.Duration) {
+	mine := delivery.ClaimedUntil.Equal(c.ClaimedUntil) && delivery.State == webhooks.DeliveryPending
 	delivery.Tries++
 	if delivery.FirstTryAt.IsZero() {
 		delivery.FirstTryAt = c.Now
@@ -346,9 +347,9 @@ func tried(delivery *models.WebhookDelivery, c *models.ClaimedDelivery, answer A
 // Gone or has failed for too long, and returns the reason.
 func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, answer Answer) (why string, err error) {
 	if answer.Error == "" {
-		return "", models.PraiseWebhookEndpoint(ctx, tx, id)
+		return "", webhooks.PraiseEndpoint(ctx, tx, id)
 	}
-	endpoint, failing, err := models.BlameWebhookEndpoint(ctx, tx, id)
+	endpoint, failing, err := webhooks.BlameEndpoint(ctx, tx, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil // it is the account's callback endpoint
 	}
@@ -363,7 +364,7 @@ func judgeEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, 
 	default:
 		return "", nil
 	}
-	err = models.DisableWebhookEndpoint(ctx, tx, id, why)
+	err = webhooks.DisableEndpoint(ctx, tx, id, why)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil // another process disabled it first
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -39,15 +40,15 @@ const (
 // it with its secret, which is shown only now. Without events the endpoint receives all events
 // of its format. It returns INVALID_INPUT (url, events), or CONFLICT if the account has as
 // many endpoints as it may have.
-func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format models.WebhookFormat,
-	events []string) (*models.WebhookEndpoint, string, error) {
+func (w *Endpoints) CreateEndpoint(ctx context.Context, p jobs.Principal, url string, format webhooks.Format,
+	events []string) (*webhooks.Endpoint, string, error) {
 	return w.CreateEndpointOnce(ctx, p, models.NewWebhookEndpointID(), url, format, events)
 }
 
 // CreateEndpointOnce is CreateEndpoint with an id for the endpoint. It returns CONFLICT if the id is
 // taken, as when a form is sent twice.
 func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID, url string,
-	format models.WebhookFormat, events []string) (*models.WebhookEndpoint, string, error) {
+	format webhooks.Format, events []string) (*webhooks.Endpoint, string, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, "", err
 	}
@@ -69,21 +70,21 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
 		}
-		taken, err := models.HasWebhookEndpoint(ctx, tx, id)
+		taken, err := webhooks.HasEndpoint(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		if taken {
 			return apierror.Conflict("This form was sent before, and its endpoint was created. Its secret is not shown again: rotate it if you missed it.")
 		}
-		n, err := models.CountWebhookEndpoints(ctx, tx, p.AccountID)
+		n, err := webhooks.CountEndpoints(ctx, tx, p.AccountID)
 		if err != nil {
 			return err
 		}
 		if n >= maxWebhookEndpoints {
 			return apierror.Conflict("This account has %d webhook endpoints, which is the limit: delete one first.", n)
 		}
-		return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+		return webhooks.InsertEndpoint(ctx, tx, endpoint)
 	})
 	if err != nil {
 		return nil, "", apierror.Wrap(err, "create a webhook endpoint")
@@ -91,7 +92,7 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 	return endpoint, secret, nil
 }
 
-func validEvents(format models.WebhookFormat, events []string) ([]string, error) {
+func validEvents(format webhooks.Format, events []string) ([]string, error) {
 	all := change.WebhookEvents[format]
 	if len(events) == 0 {
 		return all, nil
@@ -106,7 +107,7 @@ func validEvents(format models.WebhookFormat, events []string) ([]string, error)
 }
 
 // openSecrets returns the secrets that sign for an endpoint now, newest first.
-func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) ([][]byte, error) {
+func openSecrets(sealer *seal.Sealer, e *webhooks.Endpoint, now time.Time) ([][]byte, error) {
 	secret, err := sealer.Open(seal.Sealed{Ciphertext: e.Secret, WrappedKey: e.SecretKey}, []byte(e.ID))
 	if err != nil {
 		return nil, err
@@ -120,7 +121,7 @@ func openSecrets(sealer *seal.Sealer, e *models.WebhookEndpoint, now time.Time) 
 
 // RotateSecret gives an endpoint a new secret, which is shown only now. The old secret also
 // signs for 24 hours. Only the endpoint's own account may rotate it.
-func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, string,
+func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Endpoint, string,
 	error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, "", err
@@ -137,7 +138,7 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 		return nil, "", err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		return apierror.OrNotFound(models.RotateWebhookSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap),
+		return apierror.OrNotFound(webhooks.RotateSecret(ctx, tx, id, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap),
 			"webhook endpoint")
 	})
 	return endpoint, secret, apierror.Wrap(err, "rotate the secret of %s", id)
@@ -158,14 +159,14 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
 		}
-		endpoint, err := models.LockCallbackEndpoint(ctx, tx, p.AccountID)
+		endpoint, err := webhooks.LockCallbackEndpoint(ctx, tx, p.AccountID)
 		if errors.Is(err, sql.ErrNoRows) {
-			endpoint, secret, err = change.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", models.FormatStandard,
-				change.WebhookEvents[models.FormatStandard])
+			endpoint, secret, err = change.NewEndpoint(w.Sealer, models.NewWebhookEndpointID(), p.AccountID, "", webhooks.FormatStandard,
+				change.WebhookEvents[webhooks.FormatStandard])
 			if err != nil {
 				return err
 			}
-			return models.InsertWebhookEndpoint(ctx, tx, endpoint)
+			return webhooks.InsertEndpoint(ctx, tx, endpoint)
 		}
 		if err != nil {
 			return err
@@ -175,7 +176,7 @@ func (w *Endpoints) RotateAccountSecret(ctx context.Context, p jobs.Principal) (
 			return err
 		}
 		secret = made
-		return models.RotateWebhookSecret(ctx, tx, endpoint.ID, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap)
+		return webhooks.RotateSecret(ctx, tx, endpoint.ID, sealed.Ciphertext, sealed.WrappedKey, webhookOverlap)
 	})
 	return secret, apierror.Wrap(err, "rotate the secret of callbacks")
 }
@@ -190,13 +191,13 @@ func (w *Endpoints) DeleteEndpoint(ctx context.Context, p jobs.Principal, id mod
 		return err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.DeleteWebhookEndpoint(ctx, tx, id); err != nil {
+		if err := webhooks.DeleteEndpoint(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "webhook endpoint")
 		}
 		if err := p.AuditOf(ctx, tx, "deleteWebhookEndpoint", seen.AccountID, string(id), jobs.Payload{}); err != nil {
 			return err
 		}
-		_, err := models.GiveUpDeliveries(ctx, tx, id, reasonDeleted, webhookGiveUpMost)
+		_, err := webhooks.GiveUpDeliveries(ctx, tx, id, reasonDeleted, webhookGiveUpMost)
 		return err
 	})
 	return apierror.Wrap(err, "delete webhook endpoint %s", id)
@@ -208,39 +209,39 @@ const manually = "It was disabled by hand."
 // DisableEndpoint disables an endpoint until EnableEndpoint, as its failures would: its pending
 // deliveries are given up, and the events in the meantime are not sent. A disabled endpoint
 // stays as it is.
-func (w *Endpoints) DisableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+func (w *Endpoints) DisableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Endpoint, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
 	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
 		return nil, err
 	}
-	var endpoint *models.WebhookEndpoint
+	var endpoint *webhooks.Endpoint
 	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
-		if endpoint, err = models.LockWebhookEndpoint(ctx, tx, id); err != nil || endpoint.Disabled() {
+		if endpoint, err = webhooks.LockEndpoint(ctx, tx, id); err != nil || endpoint.Disabled() {
 			return err
 		}
 		if !endpoint.DeletedAt.IsZero() {
 			return apierror.NotFound("webhook endpoint")
 		}
-		if err := models.DisableWebhookEndpoint(ctx, tx, id, manually); err != nil {
+		if err := webhooks.DisableEndpoint(ctx, tx, id, manually); err != nil {
 			return err
 		}
 		if err := p.AuditOf(ctx, tx, "disableWebhookEndpoint", endpoint.AccountID, string(id), jobs.Payload{}); err != nil {
 			return err
 		}
-		if endpoint, err = models.GetWebhookEndpoint(ctx, tx, id); err != nil {
+		if endpoint, err = webhooks.GetEndpoint(ctx, tx, id); err != nil {
 			return err
 		}
-		_, err = models.GiveUpDeliveries(ctx, tx, id, reasonDisabled, webhookGiveUpMost)
+		_, err = webhooks.GiveUpDeliveries(ctx, tx, id, reasonDisabled, webhookGiveUpMost)
 		return err
 	})
 	return endpoint, apierror.Wrap(err, "disable webhook endpoint %s", id)
 }
 
 // EnableEndpoint enables a disabled endpoint again.
-func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookEndpoint, error) {
+func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Endpoint, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -249,14 +250,14 @@ func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id mod
 		return nil, err
 	}
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := models.EnableWebhookEndpoint(ctx, tx, id); err != nil {
+		if err := webhooks.EnableEndpoint(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "webhook endpoint")
 		}
 		if err := p.AuditOf(ctx, tx, "enableWebhookEndpoint", endpoint.AccountID, string(id), jobs.Payload{}); err != nil {
 			return err
 		}
 		var err error
-		endpoint, err = models.GetWebhookEndpoint(ctx, tx, id)
+		endpoint, err = webhooks.GetEndpoint(ctx, tx, id)
 		return err
 	})
 	return endpoint, apierror.Wrap(err, "enable webhook endpoint %s", id)
@@ -264,7 +265,7 @@ func (w *Endpoints) EnableEndpoint(ctx context.Context, p jobs.Principal, id mod
 
 // Redeliver sends a delivery once more, whatever its status. It returns CONFLICT if its
 // endpoint is deleted or disabled, or its job deleted.
-func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*models.WebhookDelivery, error) {
+func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.WebhookDeliveryID) (*webhooks.Delivery, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
@@ -272,9 +273,9 @@ func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.W
 	if err != nil {
 		return nil, err
 	}
-	var delivery *models.WebhookDelivery
+	var delivery *webhooks.Delivery
 	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		endpoint, err := models.LockWebhookEndpoint(ctx, tx, seen.EndpointID)
+		endpoint, err := webhooks.LockEndpoint(ctx, tx, seen.EndpointID)
 		if err != nil {
 			return err
 		}
@@ -284,18 +285,18 @@ func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.W
 		case endpoint.Disabled():
 			return apierror.Conflict("The endpoint of this delivery is disabled: enable it first (enableWebhookEndpoint).")
 		}
-		if _, _, err := models.GetEventJob(ctx, tx, seen.EventID); errors.Is(err, sql.ErrNoRows) {
+		if _, _, err := webhooks.GetEventJob(ctx, tx, seen.EventID); errors.Is(err, sql.ErrNoRows) {
 			return apierror.Conflict("The job of this delivery was deleted.")
 		} else if err != nil {
 			return err
 		}
-		if delivery, err = models.LockWebhookDelivery(ctx, tx, id); err != nil {
+		if delivery, err = webhooks.LockDelivery(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "webhook delivery")
 		}
-		if delivery.State != models.DeliveryPending {
-			delivery.State, delivery.Once = models.DeliveryPending, true
+		if delivery.State != webhooks.DeliveryPending {
+			delivery.State, delivery.Once = webhooks.DeliveryPending, true
 		}
-		if err := models.UpdateWebhookDelivery(ctx, tx, delivery, 0); err != nil {
+		if err := webhooks.UpdateDelivery(ctx, tx, delivery, 0); err != nil {
 			return err
 		}
 		if err := p.AuditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), jobs.Payload{"endpoint": endpoint.ID}); err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/webhooks"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +36,7 @@ func TestWebhookEndpoint(t *testing.T) {
 			"https://localhost", "https://169.254.169.254/", "https://metadata.google.internal/", "https://[::ffff:127.0.0.1]/",
 			"https://2130706433/", "https://10.0.0.1/",
 		} {
-			_, _, err := strict.CreateEndpoint(t.Context(), s.Client, url, models.FormatStandard, nil)
+			_, _, err := strict.CreateEndpoint(t.Context(), s.Client, url, webhooks.FormatStandard, nil)
 			jobstest.RequireInvalid(t, err, "url")
 			if url == "" {
 				continue
@@ -72,18 +74,18 @@ func TestWebhookEndpoint(t *testing.T) {
 
 		s := jobstest.New(t)
 		for _, c := range []struct {
-			format models.WebhookFormat
+			format webhooks.Format
 			events []string
 		}{
-			{models.FormatStandard, []string{"job.done"}}, {models.FormatStandard, []string{"video.completed"}},
-			{models.FormatOpenAI, []string{"job.completed"}}, {models.FormatStandard, []string{"job.completed\r\nX: y"}},
+			{webhooks.FormatStandard, []string{"job.done"}}, {webhooks.FormatStandard, []string{"video.completed"}},
+			{webhooks.FormatOpenAI, []string{"job.completed"}}, {webhooks.FormatStandard, []string{"job.completed\r\nX: y"}},
 			{"OTHER", []string{"job.failed"}},
 		} {
 			_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", c.format, c.events)
 			jobstest.RequireInvalid(t, err, "events")
 		}
 
-		endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", models.FormatStandard,
+		endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, "https://example.com/", webhooks.FormatStandard,
 			[]string{"job.failed", "job.completed", "job.failed"})
 
 		require.NoError(t, err)
@@ -99,11 +101,11 @@ func TestWebhookEndpoint(t *testing.T) {
 
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
-		var last *models.WebhookEndpoint
+		var last *webhooks.Endpoint
 		for range 20 {
 			last, _ = jobstest.Hook(t, s, r)
 		}
-		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, nil)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, webhooks.FormatStandard, nil)
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
 
 		require.NoError(t, s.Webhooks.DeleteEndpoint(t.Context(), s.Client, last.ID))
@@ -143,7 +145,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		endpoint, _ := jobstest.Hook(t, s, r)
 		job := jobstest.CancelledJob(t, s)
 		quick := jobstest.CancelledJob(t, s)
-		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 1, time.Minute)
+		claimed, err := webhooks.ClaimDeliveries(t.Context(), s.DB, webhooks.Bounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 1, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, job.ID, claimed[0].JobID)
 
@@ -167,7 +169,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		s := jobstest.New(t)
 		endpoint, _ := jobstest.Hook(t, s, jobstest.NewReceiver(t))
 		d := jobstest.Deliveries(t, s, jobstest.CancelledJob(t, s).ID)[0]
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		worker := s.Worker(t, "one")
 
 		for _, p := range []jobs.Principal{stranger, worker} {
@@ -187,7 +189,7 @@ func TestWebhookEndpoint(t *testing.T) {
 			_, err = s.Webhooks.Redeliver(t.Context(), p, d.ID)
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 		}
-		page, err := s.Reads.Webhooks.Deliveries(t.Context(), stranger, models.WebhookDeliveryFilter{EndpointID: endpoint.ID},
+		page, err := s.Reads.Webhooks.Deliveries(t.Context(), stranger, webhooks.DeliveryFilter{EndpointID: endpoint.ID},
 			paging.Request{First: 10})
 		require.NoError(t, err)
 		require.Empty(t, page.Items)
@@ -217,7 +219,7 @@ func TestRedeliver(t *testing.T) {
 		require.Equal(t, 1, jobstest.Deliver(t, s))
 
 		d := jobstest.Deliveries(t, s, job.ID)[0]
-		require.Equal(t, models.DeliveryDelivered, d.State, "it has been taken before")
+		require.Equal(t, webhooks.DeliveryDelivered, d.State, "it has been taken before")
 		require.Equal(t, 2, d.Tries)
 		require.Equal(t, "The endpoint responded with status 500 Internal Server Error.", d.LastError)
 		require.Equal(t, r.All()[0].Id(), r.All()[1].Id())
@@ -241,7 +243,7 @@ func TestRedeliver(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, 1, jobstest.Deliver(t, s))
-		require.Equal(t, models.DeliveryPending, jobstest.Deliveries(t, s, job.ID)[0].State, "its tries go on")
+		require.Equal(t, webhooks.DeliveryPending, jobstest.Deliveries(t, s, job.ID)[0].State, "its tries go on")
 	})
 }
 
@@ -296,7 +298,7 @@ func TestTestWebhook(t *testing.T) {
 		ageWebhooks(t, s, time.Hour)
 		require.Zero(t, jobstest.Deliver(t, s))
 		d := jobstest.Deliveries(t, s, sent.JobID)[0]
-		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Equal(t, webhooks.DeliveryGivenUp, d.State)
 		require.Contains(t, d.LastError, "418")
 		_, err = s.Webhooks.Test(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err, "after the first is over")
@@ -309,7 +311,7 @@ func TestTestWebhook(t *testing.T) {
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
 		endpoint, _ := jobstest.Hook(t, s, r)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 
 		_, foreign := s.Webhooks.Test(t.Context(), stranger, endpoint.ID)
 		_, unknown := s.Webhooks.Test(t.Context(), s.Client, "whk_1")

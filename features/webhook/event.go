@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/samber/lo"
 )
 
@@ -16,16 +17,16 @@ const resultLinkTTL = 24 * time.Hour
 
 // webhookBody returns the body of a delivery. It is the same at each try, except for the
 // signatures of its links, which are valid from then on.
-func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDelivery, format models.WebhookFormat,
-	event *models.WebhookEvent, job *models.Job) ([]byte, error) {
-	if event.Type == models.WebhookTest {
+func (d *Deliverer) webhookBody(ctx context.Context, delivery *webhooks.Delivery, format webhooks.Format,
+	event *webhooks.Event, job *models.Job) ([]byte, error) {
+	if event.Type == webhooks.EventTest {
 		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 			Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
 	}
 	if event.WorkflowID != "" {
 		return d.workflowBody(ctx, delivery, event)
 	}
-	if format == models.FormatOpenAI {
+	if format == webhooks.FormatOpenAI {
 		return json.Marshal(openAIEvent{
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
 		})
@@ -34,7 +35,7 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 	if err != nil {
 		return nil, err
 	}
-	origin, err := models.GetOrigin(ctx, d.DB, job.ID, job.WorkflowID)
+	origin, err := webhooks.GetOrigin(ctx, d.DB, job.ID, job.WorkflowID)
 	if err != nil {
 		return nil, fmt.Errorf("read the origin of job %s: %w", job.ID, err)
 	}
@@ -49,8 +50,8 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *models.WebhookDel
 }
 
 // workflowBody is webhookBody for the end of a workflow.
-func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDelivery, event *models.WebhookEvent) ([]byte, error) {
-	w, err := models.GetEventWorkflow(ctx, d.DB, event.ID)
+func (d *Deliverer) workflowBody(ctx context.Context, delivery *webhooks.Delivery, event *webhooks.Event) ([]byte, error) {
+	w, err := webhooks.GetEventWorkflow(ctx, d.DB, event.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *models.WebhookDe
 	if err != nil {
 		return nil, err
 	}
-	origin, err := models.GetOrigin(ctx, d.DB, "", w.ID)
+	origin, err := webhooks.GetOrigin(ctx, d.DB, "", w.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read the origin of workflow %s: %w", w.ID, err)
 	}

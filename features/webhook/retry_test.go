@@ -11,7 +11,9 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +33,7 @@ func TestWebhookRetry(t *testing.T) {
 			require.Equal(t, 1, jobstest.Deliver(t, s))
 			require.Zero(t, jobstest.Deliver(t, s), "the next try waits for its time")
 			d := jobstest.Deliveries(t, s, job.ID)[0]
-			if d.State != models.DeliveryPending {
+			if d.State != webhooks.DeliveryPending {
 				break
 			}
 			now, err := postgres.Now(t.Context(), s.DB)
@@ -43,7 +45,7 @@ func TestWebhookRetry(t *testing.T) {
 		}
 
 		d := jobstest.Deliveries(t, s, job.ID)[0]
-		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Equal(t, webhooks.DeliveryGivenUp, d.State)
 		require.Equal(t, "The endpoint responded with status 502 Bad Gateway.", d.LastError)
 		require.Greater(t, life, 21*time.Hour)
 		require.LessOrEqual(t, life, 24*time.Hour)
@@ -148,20 +150,20 @@ func TestWebhookRetry(t *testing.T) {
 		for range 4 {
 			jobstest.CancelledJob(t, s)
 		}
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
-		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), other, r.URL, models.FormatStandard, nil)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), access.RoleClient)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), other, r.URL, webhooks.FormatStandard, nil)
 		require.NoError(t, err)
 		job := jobstest.SubmitAs(t, s, other, func(in *submit.Submission) {})
 		_, err = s.Canceller.Cancel(t.Context(), other, job.ID)
 		require.NoError(t, err)
 
-		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 2,
+		claimed, err := webhooks.ClaimDeliveries(t.Context(), s.DB, webhooks.Bounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 2,
 			time.Minute)
 
 		require.NoError(t, err)
 		require.ElementsMatch(t, []models.AccountID{s.Account.ID, other.AccountID},
 			[]models.AccountID{claimed[0].AccountID, claimed[1].AccountID})
-		claimed, err = models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 100,
+		claimed, err = webhooks.ClaimDeliveries(t.Context(), s.DB, webhooks.Bounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}, 100,
 			time.Minute)
 		require.NoError(t, err)
 		require.Len(t, claimed, 15, "with the one before an account's whole share")
@@ -183,7 +185,7 @@ func TestWebhookRetry(t *testing.T) {
 		require.True(t, endpoint.Disabled())
 		require.Equal(t, "The endpoint responded with status 410 Gone.", endpoint.DisabledReason)
 		d := jobstest.Deliveries(t, s, job.ID)[0]
-		require.Equal(t, models.DeliveryGivenUp, d.State)
+		require.Equal(t, webhooks.DeliveryGivenUp, d.State)
 		require.Equal(t, 1, d.Tries)
 		quiet := jobstest.CancelledJob(t, s)
 		require.Empty(t, jobstest.Deliveries(t, s, quiet.ID))
@@ -231,7 +233,7 @@ func TestWebhookRetry(t *testing.T) {
 		require.Contains(t, endpoint.DisabledReason, "tries failed for 24 hours; the last: The endpoint responded with status 500")
 		require.Zero(t, jobstest.Deliver(t, s))
 		for _, job := range jobs {
-			require.Equal(t, models.DeliveryGivenUp, jobstest.Deliveries(t, s, job.ID)[0].State)
+			require.Equal(t, webhooks.DeliveryGivenUp, jobstest.Deliveries(t, s, job.ID)[0].State)
 		}
 	})
 
@@ -252,7 +254,7 @@ func TestWebhookRetry(t *testing.T) {
 		missed := jobstest.CancelledJob(t, s)
 
 		require.Zero(t, jobstest.Deliver(t, s))
-		require.Equal(t, models.DeliveryGivenUp, jobstest.Deliveries(t, s, pending.ID)[0].State)
+		require.Equal(t, webhooks.DeliveryGivenUp, jobstest.Deliveries(t, s, pending.ID)[0].State)
 		require.Empty(t, jobstest.Deliveries(t, s, missed.ID))
 		on, err := s.Webhooks.EnableEndpoint(t.Context(), s.Client, endpoint.ID)
 		require.NoError(t, err)

@@ -9,26 +9,27 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
 // Test sends a signed webhook.test to an endpoint, like any other webhook but with only one
 // try. It returns CONFLICT if the endpoint is disabled, or while another test of it is in
 // progress.
-func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*models.WebhookDelivery, error) {
+func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.WebhookEndpointID) (*webhooks.Delivery, error) {
 	if err := p.RequireChange(); err != nil {
 		return nil, err
 	}
 	if _, err := query.VisibleEndpoint(ctx, w.DB, p, id); err != nil {
 		return nil, err
 	}
-	var delivery *models.WebhookDelivery
+	var delivery *webhooks.Delivery
 	err := jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
-		endpoint, err := models.LockWebhookEndpoint(ctx, tx, id)
+		endpoint, err := webhooks.LockEndpoint(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		switch pending, err := models.HasPendingTest(ctx, tx, id); {
+		switch pending, err := webhooks.HasPendingTest(ctx, tx, id); {
 		case err != nil:
 			return err
 		case !endpoint.DeletedAt.IsZero():
@@ -50,23 +51,23 @@ func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.Webhoo
 }
 
 // writeTest inserts the event, the delivery and the outbox message of a test.
-func writeTest(ctx context.Context, tx bun.Tx, endpoint *models.WebhookEndpoint) (*models.WebhookDelivery, error) {
+func writeTest(ctx context.Context, tx bun.Tx, endpoint *webhooks.Endpoint) (*webhooks.Delivery, error) {
 	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	event := &models.WebhookEvent{ID: models.NewWebhookEventID(), AccountID: endpoint.AccountID, Type: models.WebhookTest, CreatedAt: now}
-	if err := models.InsertWebhookEvents(ctx, tx, []*models.WebhookEvent{event}); err != nil {
+	event := &webhooks.Event{ID: models.NewWebhookEventID(), AccountID: endpoint.AccountID, Type: webhooks.EventTest, CreatedAt: now}
+	if err := webhooks.InsertEvents(ctx, tx, []*webhooks.Event{event}); err != nil {
 		return nil, err
 	}
-	delivery := &models.WebhookDelivery{
+	delivery := &webhooks.Delivery{
 		ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: endpoint.ID, AccountID: endpoint.AccountID,
-		JobID: models.NewJobID(), Event: models.WebhookTest, URL: endpoint.URL, Once: true,
+		JobID: models.NewJobID(), Event: webhooks.EventTest, URL: endpoint.URL, Once: true,
 	}
-	if err := models.InsertWebhookDeliveries(ctx, tx, []*models.WebhookDelivery{delivery}); err != nil {
+	if err := webhooks.InsertDeliveries(ctx, tx, []*webhooks.Delivery{delivery}); err != nil {
 		return nil, err
 	}
-	if delivery, err = models.GetWebhookDelivery(ctx, tx, delivery.ID); err != nil {
+	if delivery, err = webhooks.GetDelivery(ctx, tx, delivery.ID); err != nil {
 		return nil, err
 	}
 	return delivery, models.InsertOutbox(ctx, tx, change.WebhookDueMessage(event.ID))

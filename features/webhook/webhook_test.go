@@ -19,6 +19,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
+	"github.com/reelay/reelay/models/webhooks"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 )
@@ -207,7 +209,7 @@ func TestWebhook(t *testing.T) {
 
 		s := jobstest.New(t)
 		r := jobstest.NewReceiver(t)
-		_, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatOpenAI, nil)
+		_, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, webhooks.FormatOpenAI, nil)
 		require.NoError(t, err)
 		job := jobstest.CancelledJob(t, s)
 
@@ -229,7 +231,7 @@ func TestWebhook(t *testing.T) {
 
 		s, r, other := jobstest.New(t), jobstest.NewReceiver(t), jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
-		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, webhooks.FormatOpenAI, nil)
 		require.NoError(t, err)
 		draft := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Draft = &submit.Draft{Steps: 6} })
 		jobstest.FinishDraft(t, s, s.Worker(t, "one"), draft)
@@ -250,7 +252,7 @@ func TestWebhook(t *testing.T) {
 
 		s, r, other := jobstest.New(t), jobstest.NewReceiver(t), jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
-		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, models.FormatOpenAI, nil)
+		_, _, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, other.URL, webhooks.FormatOpenAI, nil)
 		require.NoError(t, err)
 		job := jobstest.SubmitAs(t, s, s.Client, func(*submit.Submission) {})
 		s.Exec(t, "UPDATE jobs SET type = 'http.call' WHERE id = ?", job.ID)
@@ -349,7 +351,7 @@ func TestWebhook(t *testing.T) {
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
 		job := jobstest.CancelledJob(t, s)
-		claimed, err := models.ClaimDeliveries(t.Context(), s.DB, models.WebhookBounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 10,
+		claimed, err := webhooks.ClaimDeliveries(t.Context(), s.DB, webhooks.Bounds{PerEndpoint: 1, PerAccount: 1, Failing: 1}, 10,
 			time.Minute)
 		require.NoError(t, err)
 		require.Len(t, claimed, 1)
@@ -377,7 +379,7 @@ func TestWebhook(t *testing.T) {
 
 		require.Empty(t, r.All())
 		for _, d := range jobstest.Deliveries(t, s, job.ID) {
-			require.Equal(t, models.DeliveryGivenUp, d.State)
+			require.Equal(t, webhooks.DeliveryGivenUp, d.State)
 			require.Equal(t, "The job was deleted.", d.LastError)
 			require.NotContains(t, d.URL, "token")
 			_, err := s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)
@@ -402,7 +404,7 @@ func TestWebhook_NamesTheOriginOfAJob(t *testing.T) {
 		schedule.Request{Workflow: &workflow.Input{Name: "film", Jobs: []workflow.Node{{Key: "shots.s1", Job: node}}}}
 	film, err := s.Schedules.Create(t.Context(), s.Client, every)
 	require.NoError(t, err)
-	for _, one := range []*models.Schedule{single, film} {
+	for _, one := range []*schedules.Schedule{single, film} {
 		slot, err := s.Schedules.FireNow(t.Context(), s.Client, one.ID, time.Time{})
 		require.NoError(t, err)
 		ids := []models.JobID{slot.JobID}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +31,7 @@ type beside struct {
 func newBeside(t *testing.T) *beside {
 	t.Helper()
 	b := &beside{rig: newRig(t)}
-	b.others = []jobs.Principal{b.Client, b.NewKey(t, b.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)}
+	b.others = []jobs.Principal{b.Client, b.NewKey(t, b.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)}
 	b.Exec(t, "UPDATE accounts SET max_queued = 900000, max_running = 1000, submits_per_minute = 1000000")
 	for i := range 5 {
 		b.workers = append(b.workers, b.Worker(t, fmt.Sprint("worker", i)))

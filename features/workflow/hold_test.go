@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -318,7 +319,7 @@ func TestLongRequests(t *testing.T) {
 		r.Submit(t)
 
 		r.stopped(t, "bulk_items", func(ctx context.Context) error {
-			_, err := r.Bulk.Start(ctx, r.Client, bulk.Request{Action: models.BulkCancel})
+			_, err := r.Bulk.Start(ctx, r.Client, bulk.Request{Action: joblist.BulkCancel})
 			return err
 		}, func() { r.works(t) })
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -658,7 +659,7 @@ func TestWorkflow(t *testing.T) {
 func TestBadWorkflows(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	other := r.NewKey(t, r.NewAccount(t, "other", models.TierPro), models.RoleClient)
+	other := r.NewKey(t, r.NewAccount(t, "other", models.TierPro), access.RoleClient)
 	theirs, _, err := r.Submitter.Submit(t.Context(), other, node("x").Job)
 	require.NoError(t, err)
 

@@ -18,7 +18,7 @@ import (
 	"github.com/reelay/reelay/graph/limit"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -41,7 +41,7 @@ func threadCPU(t *testing.T) time.Duration {
 func TestRefusalIsCheap(t *testing.T) {
 	// Not parallel: a garbage collection caused by other tests would be counted here.
 	served := graph.New(&graph.Resolver{}, &auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
-		return jobs.Principal{Role: models.RoleClient}, nil
+		return jobs.Principal{Role: access.RoleClient}, nil
 	}}, graph.Options{})
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -89,7 +89,7 @@ func TestLongWords(t *testing.T) {
 	// Not parallel: a garbage collection caused by other tests would be counted here.
 	served := graph.New(&graph.Resolver{Reads: &query.Reads{Shares: query.NewShares(1, 1)}},
 		&auth.KeyWatch{Authenticate: func(context.Context, string) (jobs.Principal, error) {
-			return jobs.Principal{Role: models.RoleClient}, nil
+			return jobs.Principal{Role: access.RoleClient}, nil
 		}}, graph.Options{})
 	long := strings.Repeat("statu", 200_000)
 	many := func(before, after string) string {

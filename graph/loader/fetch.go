@@ -7,6 +7,8 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // keyed returns a fetch over list, whose rows come in any order.
@@ -70,13 +72,13 @@ type ScalingPage struct {
 
 // scalingPages reads the newest decisions of many pools, with one query for all pools of
 // which the same number is asked for.
-func scalingPages(r *query.Reads) fetch[ScalingPage, []*models.ScalingDecision] {
-	return func(ctx context.Context, keys []ScalingPage) (map[ScalingPage][]*models.ScalingDecision, error) {
+func scalingPages(r *query.Reads) fetch[ScalingPage, []*capacity.ScalingDecision] {
+	return func(ctx context.Context, keys []ScalingPage) (map[ScalingPage][]*capacity.ScalingDecision, error) {
 		bySize := map[int][]models.PoolID{}
 		for _, key := range keys {
 			bySize[key.First] = append(bySize[key.First], key.Pool)
 		}
-		found := make(map[ScalingPage][]*models.ScalingDecision, len(keys))
+		found := make(map[ScalingPage][]*capacity.ScalingDecision, len(keys))
 		for first, ids := range bySize {
 			histories, err := r.Fleet.ScalingHistories(ctx, ids, first)
 			if err != nil {
@@ -98,13 +100,13 @@ type PricesBack struct {
 
 // prices reads the prices of many pools, with one query for all pools of which the same time is
 // asked for.
-func prices(r *query.Reads) fetch[PricesBack, []*models.PriceStep] {
-	return func(ctx context.Context, keys []PricesBack) (map[PricesBack][]*models.PriceStep, error) {
+func prices(r *query.Reads) fetch[PricesBack, []*capacity.PriceStep] {
+	return func(ctx context.Context, keys []PricesBack) (map[PricesBack][]*capacity.PriceStep, error) {
 		byTime := map[int][]models.PoolID{}
 		for _, key := range keys {
 			byTime[key.Hours] = append(byTime[key.Hours], key.Pool)
 		}
-		found := make(map[PricesBack][]*models.PriceStep, len(keys))
+		found := make(map[PricesBack][]*capacity.PriceStep, len(keys))
 		for hours, ids := range byTime {
 			histories, err := r.Fleet.PriceHistories(ctx, ids, hours)
 			if err != nil {
@@ -153,9 +155,9 @@ type Queue struct {
 // capacities reads what the pools can do for each queue.
 func capacities(r *query.Reads) fetch[Queue, query.QueueCapacity] {
 	return func(ctx context.Context, queues []Queue) (map[Queue]query.QueueCapacity, error) {
-		asked := make([]models.QueueCount, len(queues))
+		asked := make([]backlog.QueueCount, len(queues))
 		for i, q := range queues {
-			asked[i] = models.QueueCount{Lane: q.Lane, Model: q.Model}
+			asked[i] = backlog.QueueCount{Lane: q.Lane, Model: q.Model}
 		}
 		all, err := r.Queues.Capacities(ctx, asked)
 		found := make(map[Queue]query.QueueCapacity, len(all))

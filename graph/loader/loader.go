@@ -15,6 +15,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/schedules"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/vikstrous/dataloadgen"
 )
 
@@ -86,26 +89,26 @@ type Loaders struct {
 	Workers        Loader[models.WorkerID, *models.Worker]
 	Accounts       Loader[models.AccountID, *models.Account]
 	GPUs           Loader[models.WorkerID, []*models.GPUState]
-	GPUHistory     Loader[models.WorkerID, *models.GPUHistory]
+	GPUHistory     Loader[models.WorkerID, *capacity.GPUHistory]
 	Pools          Loader[models.PoolID, *query.PoolStatus]
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
 	Parents        Loader[models.JobID, []*models.Job]
 	Jobs           Loader[models.JobID, *models.Job]
 	ContinuedBy    Loader[models.JobID, *models.Job]
 	KeyNames       Loader[models.KeyID, string]
-	WebhookTries   Loader[models.WebhookDeliveryID, []*models.WebhookTry]
+	WebhookTries   Loader[models.WebhookDeliveryID, []*webhooks.Try]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	JobTimes       Loader[*models.Job, *models.JobTime]
 	QueueWaits     Loader[Queue, query.QueueWait]
 	Capacities     Loader[Queue, query.QueueCapacity]
 	FailingHosts   Loader[Cause, []*models.FailingHost]
-	ScalingHistory Loader[ScalingPage, []*models.ScalingDecision]
-	PriceHistory   Loader[PricesBack, []*models.PriceStep]
+	ScalingHistory Loader[ScalingPage, []*capacity.ScalingDecision]
+	PriceHistory   Loader[PricesBack, []*capacity.PriceStep]
 	Workflows      Loader[models.WorkflowID, *models.Workflow]
 	WorkflowNodes  Loader[models.WorkflowID, []*models.WorkflowNode]
 	WorkflowCounts Loader[models.WorkflowID, query.WorkflowCounts]
 	// Submitters are the schedules that submitted workflows.
-	Submitters Loader[models.WorkflowID, *models.WorkflowSchedule]
+	Submitters Loader[models.WorkflowID, *schedules.WorkflowSchedule]
 	SlotUsages Loader[models.AccountID, *schedule.Usage]
 }
 
@@ -125,7 +128,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		Workers:      newLoader(o, keyed(r.Fleet.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Directory.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
 		GPUs:         newLoader(o, grouped(r.Fleet.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
-		GPUHistory:   newLoader(o, keyed(r.Fleet.GPUHistory, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })),
+		GPUHistory:   newLoader(o, keyed(r.Fleet.GPUHistory, func(h *capacity.GPUHistory) models.WorkerID { return h.WorkerID })),
 		Pools:        newLoader(o, keyed(r.Fleet.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
 		CurrentJobs:  newLoader(o, r.Fleet.CurrentJobs),
 		Parents:      newLoader(o, r.Jobs.Parents),
@@ -134,7 +137,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		KeyNames: newLoader(o, func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
 			return r.Directory.KeyNames(ctx, o.Principal, ids)
 		}),
-		WebhookTries:   newLoader(o, grouped(r.Webhooks.Tries, func(t *models.WebhookTry) models.WebhookDeliveryID { return t.DeliveryID })),
+		WebhookTries:   newLoader(o, grouped(r.Webhooks.Tries, func(t *webhooks.Try) models.WebhookDeliveryID { return t.DeliveryID })),
 		Estimates:      newLoader(o, estimates(r)),
 		JobTimes:       newLoader(o, jobTimes(r)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
@@ -145,7 +148,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		Workflows:      newLoader(o, keyed(r.Workflows.ByID, func(w *models.Workflow) models.WorkflowID { return w.ID })),
 		WorkflowNodes:  newLoader(o, grouped(r.Workflows.Nodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
 		WorkflowCounts: newLoader(o, r.Workflows.Counts),
-		Submitters:     newLoader(o, keyed(r.Workflows.Schedules, func(s *models.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
+		Submitters:     newLoader(o, keyed(r.Workflows.Schedules, func(s *schedules.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
 		SlotUsages:     newLoader(o, o.Schedules.Usages),
 	}
 }

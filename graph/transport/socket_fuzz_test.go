@@ -17,7 +17,7 @@ import (
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +51,7 @@ func FuzzSocket(f *testing.F) {
 	client := serveFuzz(f, graph.New(&graph.Resolver{},
 		&auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 			if secret == key {
-				return jobs.Principal{Role: models.RoleClient}, nil
+				return jobs.Principal{Role: access.RoleClient}, nil
 			}
 			return jobs.Principal{}, apierror.ErrUnauthenticated
 		}}, graph.Options{}))

@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -127,13 +127,13 @@ func TestParse(t *testing.T) {
 // of the last one.
 func applied(t *testing.T, files ...string) ([]*catalogue.Change, *catalogue.Snapshot) {
 	t.Helper()
-	var rows []*models.CatalogueEntry
+	var rows []*capacity.CatalogueEntry
 	var changes []*catalogue.Change
 	snapshot := catalogue.New()
 	for _, file := range files {
 		source, err := catalogue.Parse("x.yaml", []byte(file))
 		require.NoError(t, err)
-		changes, snapshot, err = source.Plan(rows, models.OriginOperator, "key", snapshot)
+		changes, snapshot, err = source.Plan(rows, capacity.OriginOperator, "key", snapshot)
 		require.NoError(t, err)
 		for _, c := range changes {
 			if c.Row != nil {
@@ -186,13 +186,13 @@ func TestPlan(t *testing.T) {
 			t.Parallel()
 			alias := raw(`[{"name": "own", "weight": 1}]`)
 			model := raw(`{"name": "own", "type": "video.generate", "gpuTypes": ["any"], "params": {}}`)
-			rows := []*models.CatalogueEntry{
+			rows := []*capacity.CatalogueEntry{
 				{Name: "own", Version: 1, Current: true, Entry: model}, {Name: "fast", Version: 1, IsAlias: true, Current: true, Entry: alias},
 			}
 			source, err := catalogue.Parse("x.yaml", []byte(test.source))
 			require.NoError(t, err)
 
-			_, _, err = source.Plan(rows, models.OriginOperator, "key", catalogue.New())
+			_, _, err = source.Plan(rows, capacity.OriginOperator, "key", catalogue.New())
 
 			require.ErrorContains(t, err, test.complaint)
 		})

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/internal/jsondiff"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // ChangeKind is what applying an entry does.
@@ -29,13 +29,13 @@ type Change struct {
 	// Changed.
 	Differences []jsondiff.Difference
 	// Row is the version to write; nil if Kind is Unchanged.
-	Row *models.CatalogueEntry
+	Row *capacity.CatalogueEntry
 }
 
 // Plan returns what applying the entries to the rows of the database does, and the snapshot
 // afterwards. It returns an error like Parse's if the result would be invalid: an alias that
 // names no model, a cycle of aliases, or a name of both a model and an alias.
-func (s *Source) Plan(rows []*models.CatalogueEntry, origin models.CatalogueOrigin, by string, before *Snapshot) ([]*Change, *Snapshot,
+func (s *Source) Plan(rows []*capacity.CatalogueEntry, origin capacity.CatalogueOrigin, by string, before *Snapshot) ([]*Change, *Snapshot,
 	error) {
 	var changes []*Change
 	for i, m := range s.Models {
@@ -75,15 +75,15 @@ func (s *Source) Plan(rows []*models.CatalogueEntry, origin models.CatalogueOrig
 
 // refuseOtherKind records a problem if the name is that of a model and the entry is an alias,
 // or the reverse.
-func (s *Source) refuseOtherKind(place string, rows []*models.CatalogueEntry, name string, alias bool) {
-	if slices.ContainsFunc(rows, func(r *models.CatalogueEntry) bool { return r.Name == name && r.IsAlias != alias }) {
+func (s *Source) refuseOtherKind(place string, rows []*capacity.CatalogueEntry, name string, alias bool) {
+	if slices.ContainsFunc(rows, func(r *capacity.CatalogueEntry) bool { return r.Name == name && r.IsAlias != alias }) {
 		kinds := map[bool]string{true: "an alias", false: "a model"}
 		s.problem(place, "%s is the name of %s, so it cannot be %s", name, kinds[!alias], kinds[alias])
 	}
 }
 
 // replace returns the rows with row as the current one of its name.
-func replace(rows []*models.CatalogueEntry, row *models.CatalogueEntry) []*models.CatalogueEntry {
+func replace(rows []*capacity.CatalogueEntry, row *capacity.CatalogueEntry) []*capacity.CatalogueEntry {
 	last := len(rows)
 	for i, r := range rows {
 		if r.Name == row.Name {
@@ -95,9 +95,9 @@ func replace(rows []*models.CatalogueEntry, row *models.CatalogueEntry) []*model
 }
 
 // plan compares an entry with the current version of its name.
-func plan(rows []*models.CatalogueEntry, name string, alias bool, entry json.RawMessage) *Change {
+func plan(rows []*capacity.CatalogueEntry, name string, alias bool, entry json.RawMessage) *Change {
 	c := &Change{Kind: Added, Name: name, Alias: alias}
-	var current *models.CatalogueEntry
+	var current *capacity.CatalogueEntry
 	for _, r := range rows {
 		if r.Name == name {
 			c.Version = max(c.Version, r.Version)
@@ -115,6 +115,6 @@ func plan(rows []*models.CatalogueEntry, name string, alias bool, entry json.Raw
 		}
 	}
 	c.Version++
-	c.Row = &models.CatalogueEntry{Name: name, Version: c.Version, IsAlias: alias, Entry: entry, Current: true}
+	c.Row = &capacity.CatalogueEntry{Name: name, Version: c.Version, IsAlias: alias, Entry: entry, Current: true}
 	return c
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,17 +27,17 @@ func TestExport(t *testing.T) {
 		require.NoError(t, err, source)
 		shipped, err := catalogue.Shipped()
 		require.NoError(t, err)
-		var rows []*models.CatalogueEntry
+		var rows []*capacity.CatalogueEntry
 		snapshot := catalogue.New()
 		for _, s := range []*catalogue.Source{shipped, own} {
 			var changes []*catalogue.Change
-			changes, snapshot, err = s.Plan(rows, models.OriginOperator, "key", snapshot)
+			changes, snapshot, err = s.Plan(rows, capacity.OriginOperator, "key", snapshot)
 			require.NoError(t, err)
 			for _, c := range changes {
 				rows = append(rows, c.Row)
 			}
 		}
-		changes, _, err := read.Plan(rows, models.OriginOperator, "key", snapshot)
+		changes, _, err := read.Plan(rows, capacity.OriginOperator, "key", snapshot)
 		require.NoError(t, err)
 		return changes
 	}

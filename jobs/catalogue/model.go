@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/httpcall"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -52,8 +53,8 @@ type Model struct {
 	// Version counts the changes of the entry, from 1.
 	Version int `json:"-" yaml:"-"`
 	// Origin says who wrote this version; CreatedAt when. Both are empty before it is stored.
-	Origin    models.CatalogueOrigin `json:"-" yaml:"-"`
-	CreatedAt time.Time              `json:"-" yaml:"-"`
+	Origin    capacity.CatalogueOrigin `json:"-" yaml:"-"`
+	CreatedAt time.Time                `json:"-" yaml:"-"`
 	// RemovedAt is when the model was removed, if this is its newest version, and RemovedBy who did.
 	RemovedAt time.Time `json:"-" yaml:"-"`
 	RemovedBy string    `json:"-" yaml:"-"`

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 //go:embed models.yaml
@@ -40,10 +40,10 @@ func Load(more ...*Source) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rows []*models.CatalogueEntry
+	var rows []*capacity.CatalogueEntry
 	snapshot := New()
 	for _, source := range append([]*Source{first}, more...) {
-		changes, next, err := source.Plan(rows, models.OriginShipped, "reelay", snapshot)
+		changes, next, err := source.Plan(rows, capacity.OriginShipped, "reelay", snapshot)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Catalogue holds the current snapshot of the models. An operation reads the snapshot once,
@@ -100,9 +100,9 @@ func New(models ...*Model) *Snapshot { return &Snapshot{models: models} }
 
 // Stored returns the snapshot that the rows of the database describe. Entries that before
 // holds are not compiled again.
-func Stored(rows []*models.CatalogueEntry, before *Snapshot) (*Snapshot, error) {
+func Stored(rows []*capacity.CatalogueEntry, before *Snapshot) (*Snapshot, error) {
 	s := &Snapshot{past: map[versionKey]*Model{}}
-	newest := map[string]*models.CatalogueEntry{}
+	newest := map[string]*capacity.CatalogueEntry{}
 	for _, row := range rows {
 		newest[row.Name] = row // the versions of an entry follow each other
 		s.Change = max(s.Change, row.Change)
@@ -141,7 +141,7 @@ type Removed struct {
 	Name      string
 	Alias     bool
 	Version   int
-	Origin    models.CatalogueOrigin
+	Origin    capacity.CatalogueOrigin
 	RemovedAt time.Time
 	RemovedBy string
 
@@ -152,7 +152,7 @@ type Removed struct {
 func (s *Snapshot) Removals() []Removed { return s.removed }
 
 // stored returns the model of a row.
-func (s *Snapshot) stored(row *models.CatalogueEntry) (*Model, error) {
+func (s *Snapshot) stored(row *capacity.CatalogueEntry) (*Model, error) {
 	if known := s.past[versionKey{row.Name, row.Version}]; known != nil && known.Origin == row.Origin && known.RemovedAt.Equal(row.RemovedAt) {
 		return known, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -42,18 +44,18 @@ func SlackUntil(finishBy time.Time, render, start time.Duration) time.Time {
 type Pace struct {
 	times    estimate.RenderTimes
 	starts   map[string]float64
-	capacity []models.Capacity
+	capacity []capacity.Capacity
 }
 
 // ReadPace reads the pace for jobs.
 func ReadPace(ctx context.Context, db bun.IDB, of []*models.Job) (*Pace, error) {
 	names := lo.Uniq(lo.Map(of, func(j *models.Job, _ int) string { return j.Model }))
-	known, err := models.ListRenderTimes(ctx, db)
+	known, err := backlog.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("read how long renders take: %w", err)
 	}
 	p := &Pace{times: estimate.NewRenderTimes(known)}
-	if p.starts, err = models.OnDemandBoots(ctx, db, names); err != nil {
+	if p.starts, err = capacity.OnDemandBoots(ctx, db, names); err != nil {
 		return nil, fmt.Errorf("read how long workers boot: %w", err)
 	}
 	loads, err := models.ListModelLoads(ctx, db)
@@ -67,7 +69,7 @@ func ReadPace(ctx context.Context, db bun.IDB, of []*models.Job) (*Pace, error) 
 	for _, name := range names {
 		p.starts[name] += slowest[name]
 	}
-	if p.capacity, err = models.ListCapacity(ctx, db, names); err != nil {
+	if p.capacity, err = capacity.ListCapacity(ctx, db, names); err != nil {
 		return nil, fmt.Errorf("list the capacity: %w", err)
 	}
 	return p, nil
@@ -86,10 +88,10 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 	case !job.FinishBy.After(now):
 		job.Needs, job.SlackUntil = anywhere, time.Time{}
 	case !job.SlackUntil.After(now):
-		safe := job.Spent() || p.has(job, job.Needs.Also(true), func(c models.Capacity) int { return c.Opens })
+		safe := job.Spent() || p.has(job, job.Needs.Also(true), func(c capacity.Capacity) int { return c.Opens })
 		job.Needs = job.Needs.WithoutSlack(safe)
 		job.SlackUntil = slices.MinFunc([]time.Time{now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
-	case !job.Spent() && p.has(job, job.Needs.WithSlack(), func(c models.Capacity) int { return c.Most }):
+	case !job.Spent() && p.has(job, job.Needs.WithSlack(), func(c capacity.Capacity) int { return c.Most }):
 		job.Needs = job.Needs.WithSlack()
 	default:
 		job.Needs = anywhere
@@ -99,9 +101,9 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 
 // has reports whether there is capacity for what a job may need: workers, or pools with room for
 // some. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
-func (p *Pace) has(job *models.Job, needs models.Needs, room func(models.Capacity) int) bool {
+func (p *Pace) has(job *models.Job, needs models.Needs, room func(capacity.Capacity) int) bool {
 	q := job.Queue()
-	return job.GPURank == 0 && slices.ContainsFunc(p.capacity, func(c models.Capacity) bool {
+	return job.GPURank == 0 && slices.ContainsFunc(p.capacity, func(c capacity.Capacity) bool {
 		return c.Booting+c.Idle+c.Busy+room(c) > 0 && c.Runs(job.Model, job.Lane, job.AccountID, needs, q.Region)
 	})
 }

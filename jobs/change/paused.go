@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/uptrace/bun"
 )
 
 // Wait is the wait of a job that was QUEUED when it was locked, up to now.
-func (c *Change) Wait() models.Wait {
-	w := models.Wait{Lane: c.Before.Lane, Model: c.Before.Model, Since: c.Before.QueuedAt, Until: c.Now}
+func (c *Change) Wait() backlog.Wait {
+	w := backlog.Wait{Lane: c.Before.Lane, Model: c.Before.Model, Since: c.Before.QueuedAt, Until: c.Now}
 	if c.Job.Status == models.JobQueued {
 		w.To = c.Job.Lane
 	}
@@ -22,7 +23,7 @@ func (c *Change) Wait() models.Wait {
 // queued since a time from which it would have waited as long.
 func settlePauses(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	var ending []*Change
-	var waits []models.Wait
+	var waits []backlog.Wait
 	for _, c := range changes {
 		queued := c.Before.Status == models.JobQueued && !c.Before.QueuedAt.IsZero()
 		if !queued || c.NeverPaused || c.Job.Status == models.JobQueued && c.Job.Lane == c.Before.Lane {
@@ -30,7 +31,7 @@ func settlePauses(ctx context.Context, tx bun.Tx, changes []*Change) error {
 		}
 		ending, waits = append(ending, c), append(waits, c.Wait())
 	}
-	paused, err := models.ListPaused(ctx, tx, waits)
+	paused, err := backlog.ListPaused(ctx, tx, waits)
 	if err != nil {
 		return fmt.Errorf("read for how long queues were closed: %w", err)
 	}

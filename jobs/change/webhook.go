@@ -14,19 +14,20 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
 // WebhookEvents are the events that endpoints of each format can subscribe to.
-var WebhookEvents = map[models.WebhookFormat][]string{
-	models.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
-	models.FormatOpenAI:   {"video.completed", "video.failed"},
+var WebhookEvents = map[webhooks.Format][]string{
+	webhooks.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
+	webhooks.FormatOpenAI:   {"video.completed", "video.failed"},
 }
 
 // webhookEvent returns a format's name for the end of a run. OpenAI's format has none for a
 // cancel.
-func webhookEvent(format models.WebhookFormat, end models.JobStatus) string {
-	if format == models.FormatOpenAI {
+func webhookEvent(format webhooks.Format, end models.JobStatus) string {
+	if format == webhooks.FormatOpenAI {
 		if end == models.JobCompleted {
 			return "video.completed"
 		}
@@ -52,20 +53,20 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 			accounts = append(accounts, job.AccountID)
 		}
 	}
-	wanting, err := models.ListWantingEndpoints(ctx, tx, accounts, eventsOf(ended))
+	wanting, err := webhooks.ListWantingEndpoints(ctx, tx, accounts, eventsOf(ended))
 	if err != nil {
 		return fmt.Errorf("find the endpoints of the event: %w", err)
 	}
-	endpoints := map[models.AccountID][]*models.WebhookEndpoint{}
+	endpoints := map[models.AccountID][]*webhooks.Endpoint{}
 	for _, e := range wanting {
 		endpoints[e.AccountID] = append(endpoints[e.AccountID], e)
 	}
-	var events []*models.WebhookEvent
-	var deliveries []*models.WebhookDelivery
+	var events []*webhooks.Event
+	var deliveries []*webhooks.Delivery
 	for _, job := range ended {
-		event := &models.WebhookEvent{
+		event := &webhooks.Event{
 			ID: models.NewWebhookEventID(), AccountID: job.AccountID, JobID: job.ID, Run: job.Run,
-			Type: webhookEvent(models.FormatStandard, job.Status), CreatedAt: at,
+			Type: webhookEvent(webhooks.FormatStandard, job.Status), CreatedAt: at,
 		}
 		if to := address(event, job, endpoints[job.AccountID]); len(to) > 0 {
 			events, deliveries = append(events, event), append(deliveries, to...)
@@ -74,11 +75,11 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	if len(events) == 0 {
 		return nil
 	}
-	if err := InBatches(events, func(some []*models.WebhookEvent) error { return models.InsertWebhookEvents(ctx, tx, some) }); err != nil {
+	if err := InBatches(events, func(some []*webhooks.Event) error { return webhooks.InsertEvents(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the webhook events: %w", err)
 	}
-	if err := InBatches(deliveries, func(some []*models.WebhookDelivery) error {
-		return models.InsertWebhookDeliveries(ctx, tx,
+	if err := InBatches(deliveries, func(some []*webhooks.Delivery) error {
+		return webhooks.InsertDeliveries(ctx, tx,
 			some)
 	}); err != nil {
 		return fmt.Errorf("write the webhook deliveries: %w", err)
@@ -101,10 +102,10 @@ func eventsOf(ended []*models.Job) []string {
 
 // address makes a delivery for each endpoint that wants the event, and one for
 // the job's own callback.
-func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.WebhookEndpoint) []*models.WebhookDelivery {
-	var deliveries []*models.WebhookDelivery
+func address(event *webhooks.Event, job *models.Job, endpoints []*webhooks.Endpoint) []*webhooks.Delivery {
+	var deliveries []*webhooks.Delivery
 	for _, e := range endpoints {
-		if e.Format == models.FormatOpenAI && !job.InVideosAPI() {
+		if e.Format == webhooks.FormatOpenAI && !job.InVideosAPI() {
 			continue
 		}
 		name, url := webhookEvent(e.Format, job.Status), e.URL
@@ -116,7 +117,7 @@ func address(event *models.WebhookEvent, job *models.Job, endpoints []*models.We
 		if url == "" {
 			continue
 		}
-		deliveries = append(deliveries, &models.WebhookDelivery{
+		deliveries = append(deliveries, &webhooks.Delivery{
 			ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: event.AccountID,
 			JobID: event.JobID, Run: event.Run, Event: name, URL: url,
 		})
@@ -148,9 +149,9 @@ func ValidCallback(policy outbound.Policy, field, url string) error {
 
 // NewEndpoint makes a row with a new secret; url is empty for the account's
 // callbacks.
-func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format models.WebhookFormat,
-	events []string) (*models.WebhookEndpoint, string, error) {
-	endpoint := &models.WebhookEndpoint{ID: id, AccountID: account, URL: url, Format: format, Events: events}
+func NewEndpoint(sealer *seal.Sealer, id models.WebhookEndpointID, account models.AccountID, url string, format webhooks.Format,
+	events []string) (*webhooks.Endpoint, string, error) {
+	endpoint := &webhooks.Endpoint{ID: id, AccountID: account, URL: url, Format: format, Events: events}
 	secret, sealed, err := NewWebhookSecret(sealer, endpoint.ID)
 	endpoint.Secret, endpoint.SecretKey = sealed.Ciphertext, sealed.WrappedKey
 	return endpoint, secret, err
@@ -169,7 +170,7 @@ func EnsureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer
 	if len(accounts) == 0 {
 		return nil
 	}
-	have, err := models.ListCallbackAccounts(ctx, tx, accounts)
+	have, err := webhooks.ListCallbackAccounts(ctx, tx, accounts)
 	if err != nil {
 		return apierror.Wrap(err, "look for the secret of callbacks")
 	}
@@ -177,12 +178,12 @@ func EnsureCallbackEndpoints(ctx context.Context, tx bun.Tx, sealer *seal.Sealer
 		if slices.Contains(have, account) {
 			continue
 		}
-		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", models.FormatStandard,
-			WebhookEvents[models.FormatStandard])
+		endpoint, _, err := NewEndpoint(sealer, models.NewWebhookEndpointID(), account, "", webhooks.FormatStandard,
+			WebhookEvents[webhooks.FormatStandard])
 		if err != nil {
 			return err
 		}
-		if err := models.InsertWebhookEndpoint(ctx, tx, endpoint); err != nil {
+		if err := webhooks.InsertEndpoint(ctx, tx, endpoint); err != nil {
 			return apierror.Wrap(err, "make the secret of callbacks")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -60,14 +61,14 @@ func (c *Change) ofNode() (n models.NodeChange) {
 func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow) error {
 	for _, w := range ended {
 		name := "workflow." + strings.ToLower(string(w.Status))
-		wanting, err := models.ListWantingEndpoints(ctx, tx, []models.AccountID{w.AccountID}, []string{name})
+		wanting, err := webhooks.ListWantingEndpoints(ctx, tx, []models.AccountID{w.AccountID}, []string{name})
 		if err != nil {
 			return fmt.Errorf("find the endpoints of the event: %w", err)
 		}
-		event := &models.WebhookEvent{
+		event := &webhooks.Event{
 			ID: models.NewWebhookEventID(), AccountID: w.AccountID, WorkflowID: w.ID, Run: w.Run, Type: name, CreatedAt: w.CompletedAt,
 		}
-		var deliveries []*models.WebhookDelivery
+		var deliveries []*webhooks.Delivery
 		for _, e := range wanting {
 			url := e.URL
 			if url == "" {
@@ -78,7 +79,7 @@ func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow)
 			if url == "" {
 				continue
 			}
-			deliveries = append(deliveries, &models.WebhookDelivery{
+			deliveries = append(deliveries, &webhooks.Delivery{
 				ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: w.AccountID,
 				// Runs of one workflow are delivered in their order, as those of one job are.
 				JobID: w.ID.AsJob(), Run: w.Run, Event: name, URL: url,
@@ -87,10 +88,10 @@ func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow)
 		if len(deliveries) == 0 {
 			continue
 		}
-		if err := models.InsertWebhookEvents(ctx, tx, []*models.WebhookEvent{event}); err != nil {
+		if err := webhooks.InsertEvents(ctx, tx, []*webhooks.Event{event}); err != nil {
 			return fmt.Errorf("write the webhook event: %w", err)
 		}
-		if err := models.InsertWebhookDeliveries(ctx, tx, deliveries); err != nil {
+		if err := webhooks.InsertDeliveries(ctx, tx, deliveries); err != nil {
 			return fmt.Errorf("write the webhook deliveries: %w", err)
 		}
 		if err := models.InsertOutbox(ctx, tx, WebhookDueMessage(event.ID)); err != nil {

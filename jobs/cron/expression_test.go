@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -159,7 +159,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.NotEmpty(t, expression.Describe())
-		times := Times{Expression: expression, Zone: zone, Gap: models.DSTGapShift, Overlap: models.DSTOverlapBoth}
+		times := Times{Expression: expression, Zone: zone, Gap: schedules.DSTGapShift, Overlap: schedules.DSTOverlapBoth}
 		from := time.Date(2026, 3, 7, 0, 0, 0, 0, time.UTC)
 		previous := from
 		for _, slot := range times.Upcoming(from, 10) {

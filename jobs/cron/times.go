@@ -3,9 +3,9 @@ package cron
 import (
 	"math/bits"
 	"time"
-	_ "time/tzdata" // a container without files of zones
+	_ "time/tzdata"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 )
 
 // Times are the instants at which a schedule fires, its slots. Either Expression or Every is
@@ -17,8 +17,8 @@ type Times struct {
 	// Gap and Overlap are for an expression of fixed times, such as 02:30. One whose minute or hour is
 	// written with a * or a step follows real time, as in Debian's cron: it fires in both of two equal
 	// hours, and not for an hour that is skipped.
-	Gap     models.DSTGap
-	Overlap models.DSTOverlap
+	Gap     schedules.DSTGap
+	Overlap schedules.DSTOverlap
 
 	// Every is a whole number of seconds of real time, counted from Anchor.
 	Every  time.Duration
@@ -58,7 +58,7 @@ func (t Times) next(after time.Time) time.Time {
 		return slot
 	}
 	if t.Expression.follows {
-		t.Gap, t.Overlap = models.DSTGapSkip, models.DSTOverlapBoth
+		t.Gap, t.Overlap = schedules.DSTGapSkip, schedules.DSTOverlapBoth
 	}
 	at := after
 	for range maxPeriods {
@@ -122,14 +122,14 @@ func (p period) next(t Times, after time.Time) (slot, wall time.Time) {
 	from := after.UTC().Add(p.here) // exclusive
 	if !p.start.IsZero() && p.start.After(after) {
 		skipped, begins := p.start.UTC().Add(p.before), p.start.UTC().Add(p.here)
-		if t.Gap == models.DSTGapShift && skipped.Before(begins) {
+		if t.Gap == schedules.DSTGapShift && skipped.Before(begins) {
 			if w := t.Expression.next(skipped.Add(-time.Nanosecond)); !w.IsZero() && w.Before(begins) {
 				return p.start, w
 			}
 		}
 		from = begins.Add(-time.Nanosecond)
 	}
-	if repeated := p.start.UTC().Add(p.before - time.Nanosecond); !p.start.IsZero() && t.Overlap == models.DSTOverlapFirst &&
+	if repeated := p.start.UTC().Add(p.before - time.Nanosecond); !p.start.IsZero() && t.Overlap == schedules.DSTOverlapFirst &&
 		from.Before(repeated) {
 		from = repeated
 	}
@@ -139,7 +139,7 @@ func (p period) next(t Times, after time.Time) (slot, wall time.Time) {
 	}
 	if !p.end.IsZero() {
 		ends := p.end.UTC().Add(p.here)
-		if again := p.end.UTC().Add(p.behind); t.Overlap == models.DSTOverlapLast && again.Before(ends) {
+		if again := p.end.UTC().Add(p.behind); t.Overlap == schedules.DSTOverlapLast && again.Before(ends) {
 			ends = again
 		}
 		if !wall.Before(ends) {

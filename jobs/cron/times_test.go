@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -39,8 +39,8 @@ func local(at time.Time, zone *time.Location) time.Time {
 
 // walk finds the slots of a day without ever computing a time: it looks at each minute of real
 // time, and at each minute that the clock leaves out.
-func walk(day time.Time, zone *time.Location, matches func(time.Time) bool, gap models.DSTGap,
-	overlap models.DSTOverlap) (slots []time.Time) {
+func walk(day time.Time, zone *time.Location, matches func(time.Time) bool, gap schedules.DSTGap,
+	overlap schedules.DSTOverlap) (slots []time.Time) {
 	const around = 4 * 60
 	shown := make([]time.Time, around+24*60+around)
 	for n := range shown {
@@ -50,13 +50,13 @@ func walk(day time.Time, zone *time.Location, matches func(time.Time) bool, gap 
 		hit := matches(shown[n])
 		if hit {
 			switch first, last := slices.Index(shown, shown[n]), len(shown)-1-slices.Index(reversed(shown), shown[n]); overlap {
-			case models.DSTOverlapFirst:
+			case schedules.DSTOverlapFirst:
 				hit = first == n
-			case models.DSTOverlapLast:
+			case schedules.DSTOverlapLast:
 				hit = last == n
 			}
 		}
-		if gap == models.DSTGapShift && !hit {
+		if gap == schedules.DSTGapShift && !hit {
 			for missing := shown[n-1].Add(time.Minute); missing.Before(shown[n]); missing = missing.Add(time.Minute) {
 				hit = hit || matches(missing)
 			}
@@ -97,9 +97,9 @@ func TestTimesAgreeWithAWalk(t *testing.T) {
 		},
 	}
 	modes := []struct {
-		gap     models.DSTGap
-		overlap models.DSTOverlap
-	}{{models.DSTGapShift, models.DSTOverlapFirst}, {models.DSTGapSkip, models.DSTOverlapLast}, {models.DSTGapShift, models.DSTOverlapBoth}}
+		gap     schedules.DSTGap
+		overlap schedules.DSTOverlap
+	}{{schedules.DSTGapShift, schedules.DSTOverlapFirst}, {schedules.DSTGapSkip, schedules.DSTOverlapLast}, {schedules.DSTGapShift, schedules.DSTOverlapBoth}}
 	for n, name := range zones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +113,7 @@ func TestTimesAgreeWithAWalk(t *testing.T) {
 				times := Times{Expression: expression, Zone: zone, Gap: mode.gap, Overlap: mode.overlap}
 				want := mode
 				if text == "*/30 * * * *" { // it follows real time
-					want.gap, want.overlap = models.DSTGapSkip, models.DSTOverlapBoth
+					want.gap, want.overlap = schedules.DSTGapSkip, schedules.DSTOverlapBoth
 				}
 				for _, day := range changes(zone) {
 					var slots []time.Time
@@ -139,40 +139,40 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 
 	for _, c := range []struct {
 		expression, zone string
-		gap              models.DSTGap
-		overlap          models.DSTOverlap
+		gap              schedules.DSTGap
+		overlap          schedules.DSTOverlap
 		after            string
 		slots            []string
 	}{
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-28T12:00:00Z",
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-03-28T12:00:00Z",
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapSkip, models.DSTOverlapFirst, "2026-03-28T12:00:00Z", []string{"2026-03-30T00:30:00Z"}},
-		{"*/30 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-29T00:00:00Z",
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapSkip, schedules.DSTOverlapFirst, "2026-03-28T12:00:00Z", []string{"2026-03-30T00:30:00Z"}},
+		{"*/30 * * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T12:00:00Z",
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-10-24T12:00:00Z",
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapLast, "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapBoth, "2026-10-24T12:00:00Z",
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapBoth, "2026-10-24T12:00:00Z",
 			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"0 0 * * *", "America/Havana", models.DSTGapShift, models.DSTOverlapFirst, "2026-03-07T12:00:00Z",
+		{"0 0 * * *", "America/Havana", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-03-07T12:00:00Z",
 			[]string{"2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z"}},
-		{"15 2 * * *", "Australia/Lord_Howe", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-03T00:00:00Z",
+		{"15 2 * * *", "Australia/Lord_Howe", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-03T00:00:00Z",
 			[]string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
-		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T23:20:00Z",
+		{"15 * * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-24T23:20:00Z",
 			[]string{"2026-10-25T00:15:00Z", "2026-10-25T01:15:00Z", "2026-10-25T02:15:00Z"}},
-		{"15 * * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapLast, "2026-03-29T00:00:00Z",
+		{"15 * * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapLast, "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T00:15:00Z", "2026-03-29T01:15:00Z"}},
-		{"*/20 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:00Z",
+		{"*/20 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:30:00Z",
 			[]string{"2026-10-25T00:40:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:20:00Z"}},
-		{"0 0/2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-24T22:30:00Z",
+		{"0 0/2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-24T22:30:00Z",
 			[]string{"2026-10-25T00:00:00Z", "2026-10-25T01:00:00Z", "2026-10-25T03:00:00Z"}},
-		{"@hourly", "America/New_York", models.DSTGapShift, models.DSTOverlapFirst, "2026-11-01T05:30:00Z",
+		{"@hourly", "America/New_York", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-11-01T05:30:00Z",
 			[]string{"2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
-		{"* 30 2 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:30:58Z",
+		{"* 30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:30:58Z",
 			[]string{"2026-10-25T00:30:59Z", "2026-10-26T01:30:00Z"}},
-		{"0 1-3 * * *", "Europe/Berlin", models.DSTGapShift, models.DSTOverlapFirst, "2026-10-25T00:00:00Z", []string{"2026-10-25T02:00:00Z"}},
-		{"*/20 * * * * *", "Asia/Tokyo", models.DSTGapShift, models.DSTOverlapFirst, "2026-01-01T00:00:05Z",
+		{"0 1-3 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:00:00Z", []string{"2026-10-25T02:00:00Z"}},
+		{"*/20 * * * * *", "Asia/Tokyo", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-01-01T00:00:05Z",
 			[]string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-01-01T00:01:00Z"}},
 	} {
 		expression, err := Parse(c.expression)

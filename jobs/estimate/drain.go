@@ -9,6 +9,8 @@ import (
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -90,24 +92,24 @@ type drainPart struct {
 
 // ReadDrains reads the queued work and the workers that take jobs now.
 func ReadDrains(ctx context.Context, db bun.IDB, known *catalogue.Snapshot) (*Drains, error) {
-	work, err := models.ListQueueWork(ctx, db, nil)
+	work, err := backlog.ListQueueWork(ctx, db, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the queued work: %w", err)
 	}
 	if len(work) == 0 {
 		return &Drains{}, nil
 	}
-	names := lo.Uniq(lo.Map(work, func(w models.QueueWork, _ int) string { return w.Model }))
-	capacity, err := models.ListCapacity(ctx, db, names)
+	names := lo.Uniq(lo.Map(work, func(w backlog.QueueWork, _ int) string { return w.Model }))
+	offered, err := capacity.ListCapacity(ctx, db, names)
 	if err != nil {
 		return nil, fmt.Errorf("read the capacity: %w", err)
 	}
-	if owners := lo.Uniq(lo.FlatMap(capacity, func(c models.Capacity, _ int) []models.AccountID { return c.Accounts })); len(owners) > 0 {
-		if work, err = models.ListQueueWork(ctx, db, owners); err != nil {
+	if owners := lo.Uniq(lo.FlatMap(offered, func(c capacity.Capacity, _ int) []models.AccountID { return c.Accounts })); len(owners) > 0 {
+		if work, err = backlog.ListQueueWork(ctx, db, owners); err != nil {
 			return nil, fmt.Errorf("read the queued work: %w", err)
 		}
 	}
-	times, err := models.ListRenderTimes(ctx, db)
+	times, err := backlog.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("read how long jobs took: %w", err)
 	}
@@ -115,10 +117,10 @@ func ReadDrains(ctx context.Context, db bun.IDB, known *catalogue.Snapshot) (*Dr
 	if err != nil {
 		return nil, fmt.Errorf("read the closed queues: %w", err)
 	}
-	return newDrains(work, capacity, known, NewRenderTimes(times), closed), nil
+	return newDrains(work, offered, known, NewRenderTimes(times), closed), nil
 }
 
-func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catalogue.Snapshot, times RenderTimes,
+func newDrains(work []backlog.QueueWork, capacity []capacity.Capacity, known *catalogue.Snapshot, times RenderTimes,
 	closed []models.ClosedQueue) *Drains {
 	d := &Drains{workers: make([]int, len(capacity))}
 	able := make([]catalogue.Capability, len(capacity))
@@ -162,7 +164,7 @@ func newDrains(work []models.QueueWork, capacity []models.Capacity, known *catal
 }
 
 // obstacleOf returns how an operator keeps the jobs from starting, or "".
-func obstacleOf(w models.QueueWork, closed []models.ClosedQueue) Obstacle {
+func obstacleOf(w backlog.QueueWork, closed []models.ClosedQueue) Obstacle {
 	paused := Obstacle("")
 	for _, c := range closed {
 		switch {

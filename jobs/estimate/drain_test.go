@@ -5,20 +5,22 @@ import (
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // workOf is n queued jobs of a model in a lane, each of so many GPU seconds.
-func workOf(lane models.Tier, model string, n, seconds float64) models.QueueWork {
-	return models.QueueWork{Lane: lane, Kind: models.Kind{Model: model}, Depth: n, GPUSeconds: n * seconds}
+func workOf(lane models.Tier, model string, n, seconds float64) backlog.QueueWork {
+	return backlog.QueueWork{Lane: lane, Kind: backlog.Kind{Model: model}, Depth: n, GPUSeconds: n * seconds}
 }
 
 // workersOf is workers that offer models.
-func workersOf(idle, busy int, names ...string) models.Capacity {
-	return models.Capacity{Offer: models.Offer{Models: names}, Idle: idle, Busy: busy}
+func workersOf(idle, busy int, names ...string) capacity.Capacity {
+	return capacity.Capacity{Offer: models.Offer{Models: names}, Idle: idle, Busy: busy}
 }
 
-func drainsOf(work []models.QueueWork, capacity []models.Capacity, closed ...models.ClosedQueue) *Drains {
+func drainsOf(work []backlog.QueueWork, capacity []capacity.Capacity, closed ...models.ClosedQueue) *Drains {
 	return newDrains(work, capacity, new(catalogue.Snapshot), RenderTimes{}, closed)
 }
 
@@ -28,7 +30,7 @@ func TestDrains(t *testing.T) {
 
 	t.Run("DivideTheWorkByTheWorkersThatCanRunIt", func(t *testing.T) {
 		t.Parallel()
-		d := drainsOf([]models.QueueWork{workOf(pro, "wan", 100, 10)}, []models.Capacity{workersOf(1, 1, "wan"), workersOf(4, 0, "ltx")})
+		d := drainsOf([]backlog.QueueWork{workOf(pro, "wan", 100, 10)}, []capacity.Capacity{workersOf(1, 1, "wan"), workersOf(4, 0, "ltx")})
 
 		require.InDelta(t, 500, *d.Of(pro, "wan").Seconds, 0, "by two of six workers")
 		require.Equal(t, d.Of(pro, "wan"), d.All())
@@ -37,8 +39,8 @@ func TestDrains(t *testing.T) {
 
 	t.Run("AddUpQueuesThatShareWorkers", func(t *testing.T) {
 		t.Parallel()
-		d := drainsOf([]models.QueueWork{workOf(pro, "wan", 10, 10), workOf(batch, "wan", 10, 20), workOf(pro, "ltx", 10, 1)},
-			[]models.Capacity{workersOf(2, 0, "wan"), workersOf(1, 0, "ltx")})
+		d := drainsOf([]backlog.QueueWork{workOf(pro, "wan", 10, 10), workOf(batch, "wan", 10, 20), workOf(pro, "ltx", 10, 1)},
+			[]capacity.Capacity{workersOf(2, 0, "wan"), workersOf(1, 0, "ltx")})
 
 		require.InDelta(t, 50, *d.Of(pro, "wan").Seconds, 0)
 		require.InDelta(t, 100, *d.Of(batch, "wan").Seconds, 0)
@@ -50,8 +52,8 @@ func TestDrains(t *testing.T) {
 	t.Run("LetWorkersThatAreDoneHelp", func(t *testing.T) {
 		t.Parallel()
 		// The worker of both models helps with the long queue once the short one is empty.
-		d := drainsOf([]models.QueueWork{workOf(pro, "short", 1, 10), workOf(batch, "long", 10, 10)},
-			[]models.Capacity{workersOf(1, 0, "short", "long"), workersOf(1, 0, "long")})
+		d := drainsOf([]backlog.QueueWork{workOf(pro, "short", 1, 10), workOf(batch, "long", 10, 10)},
+			[]capacity.Capacity{workersOf(1, 0, "short", "long"), workersOf(1, 0, "long")})
 
 		require.InDelta(t, 55, *d.All().Seconds, 0)
 	})
@@ -61,14 +63,14 @@ func TestDrains(t *testing.T) {
 		far := workOf(pro, "wan", 3, 10)
 		far.Region = "mars"
 		dedicated := workOf(pro, "own", 5, 10)
-		work := []models.QueueWork{
+		work := []backlog.QueueWork{
 			workOf(pro, "wan", 2, 10), far, workOf(batch, "wan", 1000, 10), workOf(pro, "gone", 4, 10), dedicated, workOf(pro, "cold", 6, 10),
 			workOf(pro, "resting", 7, 10),
 		}
-		resting := models.Capacity{Offer: models.Offer{Models: []string{"resting"}}, Paused: true}
+		resting := capacity.Capacity{Offer: models.Offer{Models: []string{"resting"}}, Paused: true}
 		own := workersOf(1, 0, "own")
 		own.Accounts = []models.AccountID{"a"}
-		d := drainsOf(work, []models.Capacity{
+		d := drainsOf(work, []capacity.Capacity{
 			workersOf(1, 0, "wan"), {Offer: models.Offer{Models: []string{"cold"}}, Booting: 2, Most: 2}, resting, own,
 			{Offer: models.Offer{Models: []string{"gone"}}},
 		}, models.ClosedQueue{Lane: batch})
@@ -87,8 +89,8 @@ func TestDrains(t *testing.T) {
 
 	t.Run("LeaveOutPausedModelsAndHaltedLeases", func(t *testing.T) {
 		t.Parallel()
-		work, capacity := []models.QueueWork{workOf(pro, "wan", 2, 10), workOf(pro, "ltx", 1, 10)},
-			[]models.Capacity{workersOf(1, 0, "wan", "ltx")}
+		work, capacity := []backlog.QueueWork{workOf(pro, "wan", 2, 10), workOf(pro, "ltx", 1, 10)},
+			[]capacity.Capacity{workersOf(1, 0, "wan", "ltx")}
 
 		paused := drainsOf(work, capacity, models.ClosedQueue{Lane: pro, Model: "wan"}, models.ClosedQueue{Lane: batch})
 		halted := drainsOf(work, capacity, models.ClosedQueue{Lane: pro, Model: "wan"}, models.ClosedQueue{Lane: pro, Halted: true})
@@ -102,10 +104,10 @@ func TestDrains(t *testing.T) {
 		fast, slow := workersOf(1, 0, "wan"), workersOf(1, 0, "wan")
 		fast.GPUType, slow.GPUType = "fast", "slow"
 		times := RenderTimes{
-			{models.Kind{Model: "wan"}, "fast"}: {ratio: 1, samples: 1}, {models.Kind{Model: "wan"}, "slow"}: {ratio: 3, samples: 1},
+			{backlog.Kind{Model: "wan"}, "fast"}: {ratio: 1, samples: 1}, {backlog.Kind{Model: "wan"}, "slow"}: {ratio: 3, samples: 1},
 		}
 
-		d := newDrains([]models.QueueWork{workOf(pro, "wan", 10, 10)}, []models.Capacity{fast, slow}, new(catalogue.Snapshot), times, nil)
+		d := newDrains([]backlog.QueueWork{workOf(pro, "wan", 10, 10)}, []capacity.Capacity{fast, slow}, new(catalogue.Snapshot), times, nil)
 
 		require.InDelta(t, 100, *d.All().Seconds, 0, "10 jobs × a mean of 20 s / 2 workers")
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 )
 
@@ -29,7 +30,7 @@ type Forecast struct {
 	classes   []*class
 	held      map[models.AccountID]int // the number of workers that run its jobs
 	lines     []*line
-	arrivals  []*models.Arrival
+	arrivals  []*backlog.Arrival
 	times     RenderTimes
 	lanes     map[models.Tier]models.LaneState
 	warmth    warmth
@@ -87,7 +88,7 @@ type line struct {
 // load has the properties of a job that decide who can run it and for how long.
 type load struct {
 	models.Queue
-	kind       models.Kind
+	kind       backlog.Kind
 	gpuSeconds float64 // the catalogue's estimate
 }
 

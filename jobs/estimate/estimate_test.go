@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,7 +28,7 @@ type scenario struct {
 func (s scenario) world(seed uint64) *world {
 	w := &world{
 		Rand: rand.New(rand.NewPCG(seed, 7)), ratio: 1.7, irregular: s.irregular, mtbf: s.mtbf, boot: 60,
-		times: map[RenderKey]*models.RenderTime{}, counted: map[simArrival]float64{},
+		times: map[RenderKey]*backlog.RenderTime{}, counted: map[simArrival]float64{},
 	}
 	kinds := []simKind{simKindOf("preview", "480p", 4, 20), simKindOf("preview", "720p", 8, 60)}
 	if s.mixed {

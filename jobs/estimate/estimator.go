@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -169,19 +170,19 @@ func newQuery(job *models.Job, account *models.Account) query {
 	}
 }
 
-// kindOf returns the job's kind, as models.ListRendered defines it.
-func kindOf(job *models.Job) models.Kind {
+// kindOf returns the job's kind, as backlog.ListRendered defines it.
+func kindOf(job *models.Job) backlog.Kind {
 	seconds, r := catalogue.ReadReckoning(job.Params)
 	if r.DurationSeconds == nil {
 		seconds = 0
 	}
-	return models.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
+	return backlog.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
 }
 
 func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Forecast,
 	error) {
 	o := &Forecast{catalogue: catalogue, lateAfter: lateAfter}
-	known, err := models.ListRenderTimes(ctx, db)
+	known, err := backlog.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +192,7 @@ func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot
 		return nil, err
 	}
 	o.lanes = lo.KeyBy(lanes, func(l models.LaneState) models.Tier { return l.Lane })
-	if o.arrivals, err = models.ListArrivals(ctx, db, ArrivalSpan); err != nil {
+	if o.arrivals, err = backlog.ListArrivals(ctx, db, ArrivalSpan); err != nil {
 		return nil, err
 	}
 	if o.warmth.loads, err = readLoads(ctx, db); err != nil {
@@ -201,7 +202,7 @@ func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot
 	if err := o.hireAll(ctx, db); err != nil {
 		return nil, err
 	}
-	standby, err := models.ListStandby(ctx, db, slices.Collect(maps.Keys(o.held)), standbyAccounts, standbySample)
+	standby, err := backlog.ListStandby(ctx, db, slices.Collect(maps.Keys(o.held)), standbyAccounts, standbySample)
 	if err != nil {
 		return nil, err
 	}
@@ -216,9 +217,9 @@ func (o *Forecast) hireAll(ctx context.Context, db bun.IDB) error {
 	o.held = map[models.AccountID]int{}
 	classes := map[string]*class{}
 	begun := time.Now()
-	for last := (models.Slot{}); ; {
+	for last := (backlog.Slot{}); ; {
 		page := time.Now()
-		hands, err := models.ListWorkerViews(ctx, db, last, workersPage)
+		hands, err := backlog.ListWorkerViews(ctx, db, last, workersPage)
 		if err != nil {
 			return err
 		}
@@ -240,7 +241,7 @@ func (o *Forecast) hireAll(ctx context.Context, db bun.IDB) error {
 
 // hire adds a worker to the class of equal workers. A booting worker counts once the duration of
 // boots is known.
-func (o *Forecast) hire(classes map[string]*class, h models.WorkerView) {
+func (o *Forecast) hire(classes map[string]*class, h backlog.WorkerView) {
 	one := workerView{account: h.AccountID}
 	switch {
 	case h.Status == models.WorkerBooting && h.BootSeconds == nil:
@@ -272,7 +273,7 @@ func (o *Forecast) hire(classes map[string]*class, h models.WorkerView) {
 }
 
 // lineUp groups the waiting jobs by account and queue.
-func lineUp(standby []models.Standby) []*line {
+func lineUp(standby []backlog.Standby) []*line {
 	type place struct {
 		models.Line
 		account models.AccountID
@@ -292,7 +293,7 @@ func lineUp(standby []models.Standby) []*line {
 		}
 		l.head = append(l.head, load{
 			Queue:      s.Queue,
-			kind:       models.Kind{Model: s.Model, Resolution: s.Resolution, DurationSeconds: s.DurationSeconds},
+			kind:       backlog.Kind{Model: s.Model, Resolution: s.Resolution, DurationSeconds: s.DurationSeconds},
 			gpuSeconds: s.GPUSeconds,
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // ArrivalSpan is roughly the time over which arrivals are averaged.
@@ -16,19 +17,19 @@ type RenderTimes map[RenderKey]spreadRatio
 // RenderKey is a kind of job on a GPU type. A kind with only a model is the average over the
 // model's kinds. An empty GPU type is the average over all types.
 type RenderKey struct {
-	models.Kind
+	backlog.Kind
 	GpuType string
 }
 
 // spreadRatio is a ratio, its variance, and the number of its samples.
 type spreadRatio struct{ ratio, variance, samples float64 }
 
-func NewRenderTimes(known []*models.RenderTime) RenderTimes {
+func NewRenderTimes(known []*backlog.RenderTime) RenderTimes {
 	times := RenderTimes{}
 	for _, t := range known {
 		one := spreadRatio{t.Ratio, t.Variance, float64(t.Samples)}
 		times[RenderKey{t.Kind, t.GPUType}] = one
-		for _, key := range []RenderKey{{models.Kind{Model: t.Model}, t.GPUType}, {models.Kind{Model: t.Model}, ""}} {
+		for _, key := range []RenderKey{{backlog.Kind{Model: t.Model}, t.GPUType}, {backlog.Kind{Model: t.Model}, ""}} {
 			// This does not overwrite a kind's own entry: the kinds of one model all have a
 			// resolution and length, or none has.
 			if key.Kind == t.Kind && key.GpuType == t.GPUType {
@@ -51,8 +52,8 @@ func (s spreadRatio) with(o spreadRatio) spreadRatio {
 
 // look returns the most specific known ratio: of the kind on the GPU type, else of the model on it,
 // else of the model on any.
-func (r RenderTimes) look(kind models.Kind, gpuType string) (spreadRatio, bool) {
-	for _, key := range []RenderKey{{kind, gpuType}, {models.Kind{Model: kind.Model}, gpuType}, {models.Kind{Model: kind.Model}, ""}} {
+func (r RenderTimes) look(kind backlog.Kind, gpuType string) (spreadRatio, bool) {
+	for _, key := range []RenderKey{{kind, gpuType}, {backlog.Kind{Model: kind.Model}, gpuType}, {backlog.Kind{Model: kind.Model}, ""}} {
 		if found, known := r[key]; known {
 			return found, true
 		}
@@ -60,7 +61,7 @@ func (r RenderTimes) look(kind models.Kind, gpuType string) (spreadRatio, bool) 
 	return spreadRatio{}, false
 }
 
-func (r RenderTimes) Ratio(kind models.Kind, gpuType string) float64 {
+func (r RenderTimes) Ratio(kind backlog.Kind, gpuType string) float64 {
 	if found, known := r.look(kind, gpuType); known {
 		return found.ratio
 	}
@@ -82,7 +83,7 @@ const (
 
 // Margin returns how much longer than average a slow render takes, as a part of the average, from
 // 0.1 to 1. If render times are normally distributed, 99 of 100 renders are faster.
-func (r RenderTimes) Margin(kind models.Kind) float64 {
+func (r RenderTimes) Margin(kind backlog.Kind) float64 {
 	found, known := r.look(kind, "")
 	if !known || found.samples < marginSamples || found.ratio == 0 {
 		return leastMargin
@@ -97,7 +98,7 @@ func (r RenderTimes) SlowSeconds(job *models.Job) float64 {
 
 // irregularity returns the squared coefficient of variation of render times (the variance over the
 // square of the mean), at most 1.
-func (r RenderTimes) irregularity(kind models.Kind) float64 {
+func (r RenderTimes) irregularity(kind backlog.Kind) float64 {
 	found, known := r.look(kind, "")
 	if !known || found.ratio == 0 {
 		return 1
@@ -113,7 +114,7 @@ const (
 )
 
 // Learn adds one render to the average.
-func Learn(t *models.RenderTime, r models.Rendered) {
+func Learn(t *backlog.RenderTime, r backlog.Rendered) {
 	ratio := min(r.Seconds/max(r.EstimatedSeconds, 1e-3), maxRatio)
 	t.Samples++
 	weight := max(1/float64(t.Samples), learnAtLeast)

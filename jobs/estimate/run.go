@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // maxStarts is how many starts are simulated. More would cost a serving process too much of each
@@ -300,7 +301,7 @@ func (p *run) enlist() {
 			continue
 		}
 		job := load{
-			Queue: models.Queue{Line: models.Line{Lane: a.Tier}, Model: a.Model}, kind: models.Kind{Model: a.Model}, gpuSeconds: a.GPUSeconds,
+			Queue: models.Queue{Line: models.Line{Lane: a.Tier}, Model: a.Model}, kind: backlog.Kind{Model: a.Model}, gpuSeconds: a.GPUSeconds,
 		}
 		l := byPlace[job.Line][a.AccountID]
 		if l == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -31,7 +32,7 @@ func TestPlay(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts for a
 			o := &Forecast{
 				lanes: s.states,
 				lines: []*line{{Line: queued.Line, account: "a", queued: 1, Share: fairqueue.Share{Weight: 1}, maxRunning: 1, head: []load{queued}}},
-				arrivals: []*models.Arrival{
+				arrivals: []*backlog.Arrival{
 					{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 1, GPUSeconds: 10, Weight: 1, MaxRunning: 1},
 				},
 			}
@@ -64,7 +65,7 @@ func TestPlayAmongJobsThatNobodyServes(t *testing.T) {
 		account := models.AccountID(strconv.Itoa(i))
 		o.lines = append(o.lines, &line{Line: unserved.Line, account: account, queued: 10_000, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
 			head: slices.Repeat([]load{unserved}, standbySample)})
-		o.arrivals = append(o.arrivals, &models.Arrival{AccountID: account, Tier: models.TierPro, Model: "other", JobsPerSecond: 50,
+		o.arrivals = append(o.arrivals, &backlog.Arrival{AccountID: account, Tier: models.TierPro, Model: "other", JobsPerSecond: 50,
 			GPUSeconds: 1, Weight: 1, MaxRunning: 9})
 	}
 	o.lines = append(o.lines, &line{Line: job.Line, account: "a", queued: 20, Share: fairqueue.Share{Weight: 1}, maxRunning: 9,
@@ -140,7 +141,7 @@ func TestEnter(t *testing.T) {
 		{free: 2, account: "a"}}}
 	o := &Forecast{
 		classes: []*class{c},
-		arrivals: []*models.Arrival{
+		arrivals: []*backlog.Arrival{
 			{AccountID: "a", Tier: models.TierPro, Model: "testcard", JobsPerSecond: 3, GPUSeconds: 2, VirtualTime: 1000, Weight: 1,
 				MaxRunning: 100},
 		},
@@ -229,7 +230,7 @@ func TestDedicatedWorkers(t *testing.T) {
 	classes := map[string]*class{}
 	for _, offer := range []models.Offer{{Accounts: []models.AccountID{"a"}}, {}, {Tiers: []models.Tier{models.TierBatch}}} {
 		offer.Models = []string{"testcard"}
-		o.hire(classes, models.WorkerView{Offer: offer, Status: models.WorkerIdle})
+		o.hire(classes, backlog.WorkerView{Offer: offer, Status: models.WorkerIdle})
 	}
 	for _, l := range []struct {
 		of     models.AccountID

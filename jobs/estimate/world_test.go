@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 )
 
@@ -24,7 +25,7 @@ type world struct {
 	queue   []*simJob
 	tickets int
 
-	times     map[RenderKey]*models.RenderTime
+	times     map[RenderKey]*backlog.RenderTime
 	counted   map[simArrival]float64
 	ratio     float64 // real render time over the catalogue's estimate
 	irregular float64 // its standard deviation over its mean
@@ -77,7 +78,7 @@ func (c *simClient) mean(model string) float64 {
 }
 
 type simKind struct {
-	models.Kind
+	backlog.Kind
 	gpuSeconds float64
 }
 
@@ -250,9 +251,9 @@ func (w *world) complete(worker *simWorker) {
 	w.release(worker)
 	key := RenderKey{j.Kind, worker.gpu}
 	if w.times[key] == nil {
-		w.times[key] = &models.RenderTime{Kind: j.Kind, GPUType: worker.gpu}
+		w.times[key] = &backlog.RenderTime{Kind: j.Kind, GPUType: worker.gpu}
 	}
-	Learn(w.times[key], models.Rendered{Kind: j.Kind, GPUType: worker.gpu, Seconds: j.spent, EstimatedSeconds: j.gpuSeconds})
+	Learn(w.times[key], backlog.Rendered{Kind: j.Kind, GPUType: worker.gpu, Seconds: j.spent, EstimatedSeconds: j.gpuSeconds})
 }
 
 func (w *world) release(worker *simWorker) {
@@ -291,23 +292,23 @@ func (w *world) forecast() *Forecast {
 	o := &Forecast{
 		catalogue: simCatalogue, lanes: map[models.Tier]models.LaneState{},
 	}
-	var known []*models.RenderTime
+	var known []*backlog.RenderTime
 	for _, t := range w.times {
 		known = append(known, t)
 	}
 	o.times = NewRenderTimes(known)
 	for who, n := range w.counted {
-		o.arrivals = append(o.arrivals, &models.Arrival{
+		o.arrivals = append(o.arrivals, &backlog.Arrival{
 			AccountID: who.account, Tier: who.tier, Model: who.model, JobsPerSecond: n / w.now, GPUSeconds: who.mean(who.model),
 			VirtualTime: who.virtualTime, Weight: who.weight, Running: who.running, MaxRunning: who.maxRunning,
 		})
 	}
-	slices.SortFunc(o.arrivals, func(a, b *models.Arrival) int {
+	slices.SortFunc(o.arrivals, func(a, b *backlog.Arrival) int {
 		return cmp.Or(cmp.Compare(a.AccountID, b.AccountID), cmp.Compare(a.Model, b.Model))
 	})
 	classes := map[string]*class{}
 	for _, worker := range w.workers {
-		h := models.WorkerView{Offer: models.Offer{Models: worker.models, GPUType: worker.gpu}, Status: models.WorkerIdle}
+		h := backlog.WorkerView{Offer: models.Offer{Models: worker.models, GPUType: worker.gpu}, Status: models.WorkerIdle}
 		switch j := worker.job; {
 		case worker.gone:
 			h.Status, h.BootSeconds, h.AgeSeconds = models.WorkerBooting, &w.boot, w.now-worker.since
@@ -327,7 +328,7 @@ func (w *world) forecast() *Forecast {
 
 func (w *world) lines() []*line {
 	slices.SortFunc(w.queue, func(a, b *simJob) int { return lo.Ternary(b.before(a), 1, 0) - lo.Ternary(a.before(b), 1, 0) })
-	var rows []models.Standby
+	var rows []backlog.Standby
 	for _, c := range w.clients {
 		n := 0
 		for _, j := range w.queue {
@@ -335,7 +336,7 @@ func (w *world) lines() []*line {
 				continue
 			}
 			n++
-			rows = append(rows, models.Standby{
+			rows = append(rows, backlog.Standby{
 				AccountID: c.account, Queue: j.load().Queue, Resolution: j.Resolution, DurationSeconds: j.DurationSeconds,
 				GPUSeconds: j.gpuSeconds, VirtualTime: c.virtualTime, Queued: c.queued, Weight: c.weight, Running: c.running, MaxRunning: c.maxRunning,
 			})
@@ -349,5 +350,5 @@ var simCatalogue = catalogue.New(
 )
 
 func simKindOf(model, resolution string, seconds int, gpuSeconds float64) simKind {
-	return simKind{models.Kind{Model: model, Resolution: resolution, DurationSeconds: seconds}, gpuSeconds}
+	return simKind{backlog.Kind{Model: model, Resolution: resolution, DurationSeconds: seconds}, gpuSeconds}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // MayYield reports whether the attempt of a busy worker may yield to a job of a higher lane. left
 // is how long the attempt still needs the worker, and boot how long a new worker takes to boot.
-func MayYield(a *models.Yielding, left, boot time.Duration) bool {
+func MayYield(a *backlog.Yielding, left, boot time.Duration) bool {
 	switch {
 	case !a.Renders, !slices.Contains(a.YieldingTiers, a.Lane):
 		return false

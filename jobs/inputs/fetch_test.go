@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -285,7 +286,7 @@ func TestInputFetch(t *testing.T) {
 		for range 6 {
 			submitFrom(t, s, from.url)
 		}
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		_, _, err := s.Submitter.Submit(t.Context(), other, fromImage(from.url))
 		require.NoError(t, err)
 

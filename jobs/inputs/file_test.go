@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -164,7 +165,7 @@ func TestInputFiles(t *testing.T) {
 		t.Parallel()
 
 		s := studio(t)
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		theirs := s.UploadMedia(t, other, "video/mp4", []byte(mp4))
 		foreign, _, err := s.Submitter.Submit(t.Context(), other, jobstest.Submission())
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -95,7 +96,7 @@ func TestInput(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		data := jobstest.Picture(t, color.White)
 		announced, used := s.UploadInput(t, other, data), s.UploadInput(t, other, data)
 		own := s.Submit(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -158,7 +159,7 @@ func TestPictures(t *testing.T) {
 		t.Parallel()
 
 		s := studio(t)
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		foreign, _, err := s.Submitter.Submit(t.Context(), other, jobstest.Submission())
 		require.NoError(t, err)
 		bare := s.Submit(t)
@@ -340,7 +341,7 @@ func TestValues(t *testing.T) {
 		writer := scribe(t, s)
 		write(t, s, writer, fmt.Sprintf(`{"large": %q, "medium": %q}`, strings.Repeat("l", 16<<10+1), strings.Repeat("m", 16<<10)))
 		write(t, s, writer, "")
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierEnterprise), access.RoleClient)
 		foreign, _, err := s.Submitter.Submit(t.Context(), other, submit.Submission{Model: "words"})
 		require.NoError(t, err)
 

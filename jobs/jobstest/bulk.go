@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,7 @@ func BulkPass(t *testing.T, s *Stack, b *bulk.Bulk, time string) int {
 }
 
 // FinishBulk runs passes until an operation is finished, and returns it.
-func FinishBulk(t *testing.T, s *Stack, id models.BulkID) *models.BulkOperation {
+func FinishBulk(t *testing.T, s *Stack, id models.BulkID) *joblist.BulkOperation {
 	t.Helper()
 	for range 100 {
 		BulkPass(t, s, s.Bulk, "5 s")
@@ -32,7 +33,7 @@ func FinishBulk(t *testing.T, s *Stack, id models.BulkID) *models.BulkOperation 
 	return nil
 }
 
-func BulkOperation(t *testing.T, s *Stack, id models.BulkID) *models.BulkOperation {
+func BulkOperation(t *testing.T, s *Stack, id models.BulkID) *joblist.BulkOperation {
 	t.Helper()
 	op, err := s.Bulk.Get(t.Context(), s.Admin, id)
 	require.NoError(t, err)

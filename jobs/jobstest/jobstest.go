@@ -41,6 +41,8 @@ import (
 	"github.com/reelay/reelay/jobs/pass"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -101,7 +103,7 @@ type Stack struct {
 	// Account is the client's account.
 	Account *models.Account
 	// Secrets holds the keys' secrets by role.
-	Secrets map[models.Role]string
+	Secrets map[access.Role]string
 
 	Client    jobs.Principal
 	Enrolment jobs.Principal
@@ -166,7 +168,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Operator:  &operate.QueueOperator{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.WorkerOperator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
-		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*models.Pool) error{
+		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*capacity.Pool) error{
 			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled,
 		}},
 		Inputs:    files,
@@ -178,7 +180,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
 		Deliverer: webhook.NewDeliverer(db, sealer, reads.Summaries, webhook.NewSender(here), base),
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
-		Secrets:   map[models.Role]string{},
+		Secrets:   map[access.Role]string{},
 	}
 	s.Videos = &video.Videos{DB: db, Jobs: reads.Jobs, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
 	s.Learner, s.Estimates, s.Checkpoints = &lease.Learner{DB: db}, estimates, checkpoints
@@ -194,12 +196,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows,
 		Sealer: sealer}}
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
-	s.Client = s.NewKey(t, s.Account, models.RoleClient)
+	s.Client = s.NewKey(t, s.Account, access.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)
-	s.Admin = s.NewKey(t, house, models.RoleAdmin)
-	s.NewKey(t, house, models.RoleOperator)
-	s.NewKey(t, house, models.RoleViewer)
-	s.Enrolment = s.NewKey(t, house, models.RoleWorker)
+	s.Admin = s.NewKey(t, house, access.RoleAdmin)
+	s.NewKey(t, house, access.RoleOperator)
+	s.NewKey(t, house, access.RoleViewer)
+	s.Enrolment = s.NewKey(t, house, access.RoleWorker)
 	return s
 }
 
@@ -227,7 +229,7 @@ func (s *Stack) SeedCatalogue(t testing.TB) {
 	t.Helper()
 	shipped, err := catalogue.Shipped()
 	require.NoError(t, err)
-	require.NoError(t, s.Registry.Seed(t.Context(), shipped, models.OriginShipped))
+	require.NoError(t, s.Registry.Seed(t.Context(), shipped, capacity.OriginShipped))
 }
 
 // Index returns the ready index, which a test can lose.
@@ -243,7 +245,7 @@ func (s *Stack) NewAccount(t testing.TB, name string, tier models.Tier) *models.
 
 // NewKey makes an API key of an account and returns its holder. Secrets keeps the secret of
 // the first key of each role.
-func (s *Stack) NewKey(t testing.TB, account *models.Account, role models.Role) jobs.Principal {
+func (s *Stack) NewKey(t testing.TB, account *models.Account, role access.Role) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "test " + string(role)})
 	require.NoError(t, err)
@@ -375,7 +377,7 @@ const Password = "a password of a test"
 
 // NewMember makes a member of the house account with Password, and returns it as a caller with
 // the secret of its session.
-func (s *Stack) NewMember(t testing.TB, email string, role models.Role) (p jobs.Principal, session string) {
+func (s *Stack) NewMember(t testing.TB, email string, role access.Role) (p jobs.Principal, session string) {
 	t.Helper()
 	invitation, err := s.Members.Create(t.Context(), s.Admin, auth.NewMember{Email: email, Role: role})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +26,7 @@ type FakeProvider struct {
 
 func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
 
-func (f *FakeProvider) Create(_ context.Context, _ *models.Pool, _ string, ids []string) []fleet.Created {
+func (f *FakeProvider) Create(_ context.Context, _ *capacity.Pool, _ string, ids []string) []fleet.Created {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.Refuse != nil {
@@ -36,7 +37,7 @@ func (f *FakeProvider) Create(_ context.Context, _ *models.Pool, _ string, ids [
 	return fleet.Undone(ids, nil)
 }
 
-func (f *FakeProvider) List(context.Context, *models.Pool) ([]fleet.Instance, error) {
+func (f *FakeProvider) List(context.Context, *capacity.Pool) ([]fleet.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []fleet.Instance
@@ -49,12 +50,12 @@ func (f *FakeProvider) List(context.Context, *models.Pool) ([]fleet.Instance, er
 	return all, nil
 }
 
-func (f *FakeProvider) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, _ time.Duration) error {
+func (f *FakeProvider) Preempt(ctx context.Context, pool *capacity.Pool, instance fleet.Instance, _ time.Duration) error {
 	f.Delete(ctx, pool, []fleet.Instance{instance})
 	return nil
 }
 
-func (f *FakeProvider) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
+func (f *FakeProvider) Delete(_ context.Context, _ *capacity.Pool, instances []fleet.Instance) map[string]error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, i := range instances {
@@ -64,15 +65,15 @@ func (f *FakeProvider) Delete(_ context.Context, _ *models.Pool, instances []fle
 	return nil
 }
 
-func AddPool(t *testing.T, s *Stack, least, most int) *models.Pool {
+func AddPool(t *testing.T, s *Stack, least, most int) *capacity.Pool {
 	t.Helper()
-	pool := &models.Pool{
+	pool := &capacity.Pool{
 		ID: models.NewPoolID(),
-		PoolSpec: models.PoolSpec{
+		PoolSpec: capacity.PoolSpec{
 			Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
 			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
 		},
 	}
-	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+	require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, pool))
 	return pool
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,9 +73,9 @@ func (r *receiver) All() []Received {
 }
 
 // Hook creates an endpoint that sends the ends of the client's jobs to a receiver.
-func Hook(t *testing.T, s *Stack, r *receiver, events ...string) (*models.WebhookEndpoint, string) {
+func Hook(t *testing.T, s *Stack, r *receiver, events ...string) (*webhooks.Endpoint, string) {
 	t.Helper()
-	endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, models.FormatStandard, events)
+	endpoint, secret, err := s.Webhooks.CreateEndpoint(t.Context(), s.Client, r.URL, webhooks.FormatStandard, events)
 	require.NoError(t, err)
 	return endpoint, secret
 }
@@ -97,9 +98,9 @@ func Deliver(t *testing.T, s *Stack) int {
 }
 
 // Deliveries lists a job's deliveries, newest first.
-func Deliveries(t *testing.T, s *Stack, job models.JobID) []*models.WebhookDelivery {
+func Deliveries(t *testing.T, s *Stack, job models.JobID) []*webhooks.Delivery {
 	t.Helper()
-	page, err := s.Reads.Webhooks.Deliveries(t.Context(), s.Client, models.WebhookDeliveryFilter{JobID: job}, paging.Request{First: 100})
+	page, err := s.Reads.Webhooks.Deliveries(t.Context(), s.Client, webhooks.DeliveryFilter{JobID: job}, paging.Request{First: 100})
 	require.NoError(t, err)
 	return page.Items
 }

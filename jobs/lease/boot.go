@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -26,7 +27,7 @@ const (
 // CountBootFailure counts a machine that did not start. exits means that its agent had registered.
 // A machine that was created before the newest pause starts no further pause, because machines that
 // boot together fail together.
-func CountBootFailure(b *models.PoolBoots, now, created time.Time, cause string, exits bool) {
+func CountBootFailure(b *capacity.PoolBoots, now, created time.Time, cause string, exits bool) {
 	b.BootFailures++
 	b.BootFailure, b.BootFailedAt, b.BootExits = cause, now, exits
 	if !b.NotBooting() || b.BootRetryAt.After(now) || !b.BootPausedAt.IsZero() && created.Before(b.BootPausedAt) {
@@ -74,7 +75,7 @@ func EndBoot(ctx context.Context, db *bun.DB, w *models.Worker, cause string) (e
 
 // CountExit counts a machine whose worker ended soon after it had registered. The worker must be
 // terminated, and its pool locked.
-func CountExit(ctx context.Context, tx bun.Tx, pool *models.Pool, id models.WorkerID, cause string) error {
+func CountExit(ctx context.Context, tx bun.Tx, pool *capacity.Pool, id models.WorkerID, cause string) error {
 	now, err := postgres.Now(ctx, tx)
 	if err != nil {
 		return err
@@ -94,26 +95,26 @@ func causeOf(cause string) string { return text.Clip(text.Printable(cause), MaxM
 
 // lockBootPool locks a worker's pool before the worker, as the scaler does. It returns nil for a worker
 // without a pool.
-func lockBootPool(ctx context.Context, tx bun.Tx, id models.PoolID) (*models.Pool, error) {
+func lockBootPool(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, error) {
 	if id == "" {
 		return nil, nil
 	}
-	pool, err := models.LockAnyPool(ctx, tx, id, models.PoolsToWrite)
+	pool, err := capacity.LockAnyPool(ctx, tx, id, capacity.PoolsToWrite)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	return pool, err
 }
 
-func countFailure(ctx context.Context, tx bun.Tx, pool *models.Pool, w *models.Worker, now time.Time, exits bool) error {
+func countFailure(ctx context.Context, tx bun.Tx, pool *capacity.Pool, w *models.Worker, now time.Time, exits bool) error {
 	if pool == nil {
 		return nil
 	}
 	if pool.WorkersPerMachine > 1 {
-		if counted, err := models.MachineFailed(ctx, tx, w); err != nil || counted {
+		if counted, err := capacity.MachineFailed(ctx, tx, w); err != nil || counted {
 			return err
 		}
 	}
 	CountBootFailure(&pool.PoolBoots, now, w.CreatedAt, w.BootFailure, exits)
-	return models.SetPoolBoots(ctx, tx, pool)
+	return capacity.SetPoolBoots(ctx, tx, pool)
 }

@@ -9,22 +9,23 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
 // spotPool makes a pool of SPOT capacity for the testcard.
-func spotPool(t *testing.T, s *jobstest.Stack) *models.Pool {
+func spotPool(t *testing.T, s *jobstest.Stack) *capacity.Pool {
 	t.Helper()
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "spot", Provider: "static", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
 	}}
-	require.NoError(t, models.UpsertPool(t.Context(), s.DB, pool))
+	require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, pool))
 	return pool
 }
 
 // poolWorker registers a worker of a pool.
-func poolWorker(t *testing.T, s *jobstest.Stack, pool *models.Pool, instance string) jobs.Principal {
+func poolWorker(t *testing.T, s *jobstest.Stack, pool *capacity.Pool, instance string) jobs.Principal {
 	t.Helper()
 	_, secret, err := s.Registrar.Register(t.Context(), s.Enrolment, fleet.Registration{
 		Provider: "static", ProviderInstanceID: instance, GPUCount: 1, Region: "local", GPUType: "any", PoolID: pool.ID,

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
 
@@ -86,7 +88,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 	s := all[0]
 	accounts := s.reach.Accounts()
 	if len(all) > 1 {
-		next, err := models.NextInOrder(ctx, b.DB, queues, accounts, s.passed, len(all))
+		next, err := backlog.NextInOrder(ctx, b.DB, queues, accounts, s.passed, len(all))
 		return jobs.ReadyHints(next), err
 	}
 	if !s.alone && !postgres {
@@ -97,7 +99,7 @@ func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Qu
 		}
 		s.alone = true
 	}
-	next, err := models.NextJobs(ctx, b.DB, queues, accounts, s.passed, fairqueue.Window)
+	next, err := backlog.NextJobs(ctx, b.DB, queues, accounts, s.passed, fairqueue.Window)
 	return jobs.ReadyHints(next), err
 }
 
@@ -225,7 +227,7 @@ func (b *claimBatch) warmElsewhere(c *claim, w *models.Worker, job *models.Job) 
 
 // another reports whether a live worker could run the job, other than the one that the job avoids.
 func (b *claimBatch) another(ctx context.Context, tx bun.Tx, job *models.Job) (bool, error) {
-	kinds, err := models.ListCapacity(ctx, tx, []string{job.Model})
+	kinds, err := capacity.ListCapacity(ctx, tx, []string{job.Model})
 	if err != nil {
 		return false, fmt.Errorf("look for another worker: %w", err)
 	}

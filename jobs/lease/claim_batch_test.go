@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +47,7 @@ func TestLeaseTogether(t *testing.T) {
 		for i, tier := range []models.Tier{models.TierPro, models.TierPro, models.TierEnterprise, models.TierPro} {
 			account := s.NewAccount(t, fmt.Sprint("account", i), tier)
 			s.Exec(t, "UPDATE accounts SET weight = ?, max_running = ? WHERE id = ?", float64(1+i), []int{100, 3, 100, 100}[i], account.ID)
-			key := s.NewKey(t, account, models.RoleClient)
+			key := s.NewKey(t, account, access.RoleClient)
 			for n := range 12 {
 				job := jobstest.SubmitAs(t, s, key, func(in *submit.Submission) { in.Tier, in.Priority = models.TierPro, n%3 })
 				names[job.ID] = fmt.Sprint(i, ".", n)

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,7 @@ func TestComplete_AfterAnEarlierChange(t *testing.T) {
 	}{
 		"ANewWebhook": {
 			first: func(t *testing.T, s *jobstest.Stack, _ *models.Job) error {
-				_, _, err := s.Webhooks.CreateEndpoint(context.Background(), s.Client, "https://example.com/", models.FormatStandard, nil)
+				_, _, err := s.Webhooks.CreateEndpoint(context.Background(), s.Client, "https://example.com/", webhooks.FormatStandard, nil)
 				return err
 			},
 			notified: func(t *testing.T, s *jobstest.Stack) { require.Equal(t, 1, s.Count(t, "webhook_deliveries")) },

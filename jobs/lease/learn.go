@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -39,7 +40,7 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 	learnt := 0
 	err := jobs.InTx(ctx, l.DB, func(ctx context.Context, tx bun.Tx) error {
 		learnt = 0
-		last, err := models.LockLearning(ctx, tx)
+		last, err := backlog.LockLearning(ctx, tx)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -58,7 +59,7 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 			return fmt.Errorf("learn render times: %w", err)
 		}
 		age := min(max(until.Sub(last.BeganAt), until.Sub(since)), estimate.ArrivalSpan)
-		if err := models.CountArrivals(ctx, tx, since, until, estimate.ArrivalSpan, age); err != nil {
+		if err := backlog.CountArrivals(ctx, tx, since, until, estimate.ArrivalSpan, age); err != nil {
 			return fmt.Errorf("count arrivals: %w", err)
 		}
 		if err := models.CountArrivalHours(ctx, tx, since, until); err != nil {
@@ -70,31 +71,31 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		if err := models.CountModelLoads(ctx, tx, since, until, estimate.NewestLoads); err != nil {
 			return fmt.Errorf("count loads of models: %w", err)
 		}
-		return models.SetLearned(ctx, tx, until)
+		return backlog.SetLearned(ctx, tx, until)
 	})
 	return learnt, err
 }
 
 func learnRenders(ctx context.Context, tx bun.Tx, since, until time.Time) (int, error) {
-	rendered, err := models.ListRendered(ctx, tx, since, until, learnBatch)
+	rendered, err := backlog.ListRendered(ctx, tx, since, until, learnBatch)
 	if err != nil || len(rendered) == 0 {
 		return 0, err
 	}
-	known, err := models.ListRenderTimes(ctx, tx)
+	known, err := backlog.ListRenderTimes(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	times := lo.KeyBy(known, func(t *models.RenderTime) estimate.RenderKey {
+	times := lo.KeyBy(known, func(t *backlog.RenderTime) estimate.RenderKey {
 		return estimate.RenderKey{Kind: t.Kind, GpuType: t.GPUType}
 	})
-	changed := map[estimate.RenderKey]*models.RenderTime{}
+	changed := map[estimate.RenderKey]*backlog.RenderTime{}
 	for _, r := range rendered {
 		at := estimate.RenderKey{Kind: r.Kind, GpuType: r.GPUType}
 		if times[at] == nil {
-			times[at] = &models.RenderTime{Kind: r.Kind, GPUType: r.GPUType}
+			times[at] = &backlog.RenderTime{Kind: r.Kind, GPUType: r.GPUType}
 		}
 		estimate.Learn(times[at], r)
 		changed[at] = times[at]
 	}
-	return len(rendered), models.PutRenderTimes(ctx, tx, slices.Collect(maps.Values(changed)))
+	return len(rendered), backlog.PutRenderTimes(ctx, tx, slices.Collect(maps.Values(changed)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,7 +94,7 @@ func TestWakesReachWorkersThatServeTheAccount(t *testing.T) {
 	got := <-given[open.WorkerID]
 	require.NotNil(t, got)
 	require.Equal(t, theirs.ID, got.Job.ID)
-	own := jobstest.SubmitAs(t, s, s.NewKey(t, acme, models.RoleClient), func(*submit.Submission) {})
+	own := jobstest.SubmitAs(t, s, s.NewKey(t, acme, access.RoleClient), func(*submit.Submission) {})
 	got = <-given[dedicated.WorkerID]
 	require.NotNil(t, got)
 	require.Equal(t, own.ID, got.Job.ID)
@@ -110,7 +111,7 @@ func TestLeaseTogetherFromADedicatedPool(t *testing.T) {
 	for _, name := range []string{"a", "b", "other"} {
 		account := s.NewAccount(t, name, models.TierPro)
 		ids = append(ids, account.ID)
-		key := s.NewKey(t, account, models.RoleClient)
+		key := s.NewKey(t, account, access.RoleClient)
 		for range 6 {
 			owner[jobstest.SubmitAs(t, s, key, func(in *submit.Submission) { in.Tier = models.TierPro }).ID] = name
 		}

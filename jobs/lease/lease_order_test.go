@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,7 +45,7 @@ func TestLeaseOrder(t *testing.T) {
 			s.Exec(t, "UPDATE accounts SET weight = 3 WHERE id = ?", heavy.ID)
 			s.Exec(t, "UPDATE accounts SET max_running = 100")
 			for _, account := range []*models.Account{light, heavy} {
-				key := s.NewKey(t, account, models.RoleClient)
+				key := s.NewKey(t, account, access.RoleClient)
 				for range 12 {
 					jobstest.SubmitAs(t, s, key, nil)
 				}
@@ -64,7 +65,7 @@ func TestLeaseOrder(t *testing.T) {
 			t.Parallel()
 
 			s := jobstest.New(t)
-			other := s.NewKey(t, s.NewAccount(t, "other", models.TierFree), models.RoleClient)
+			other := s.NewKey(t, s.NewAccount(t, "other", models.TierFree), access.RoleClient)
 			s.Exec(t, "UPDATE accounts SET max_running = 1 WHERE id = ?", s.Account.ID)
 			first, second := s.Submit(t), s.Submit(t)
 			behind := jobstest.SubmitAs(t, s, other, nil)
@@ -114,7 +115,7 @@ func TestLeaseOrder(t *testing.T) {
 			jobstest.LeaseNext(t, s, s.Worker(t, fmt.Sprint(i)))
 		}
 		late := s.NewAccount(t, "late", models.TierEnterprise)
-		key := s.NewKey(t, late, models.RoleClient)
+		key := s.NewKey(t, late, access.RoleClient)
 		for range 10 {
 			jobstest.SubmitAs(t, s, key, nil)
 		}
@@ -132,7 +133,7 @@ func TestLeaseOrder(t *testing.T) {
 
 		s := jobstest.New(t)
 		back := s.NewAccount(t, "back", models.TierEnterprise)
-		key := s.NewKey(t, back, models.RoleClient)
+		key := s.NewKey(t, back, access.RoleClient)
 		jobstest.SubmitAs(t, s, key, nil)
 		jobstest.LeaseNext(t, s, s.Worker(t, "early"))
 		for range 12 {

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ func TestLease(t *testing.T) {
 			const workers, total = 20, 200
 			keys := []jobs.Principal{s.Client, s.Admin}
 			for _, tier := range []models.Tier{models.TierEnterprise, models.TierBatch} {
-				keys = append(keys, s.NewKey(t, s.NewAccount(t, string(tier), tier), models.RoleClient))
+				keys = append(keys, s.NewKey(t, s.NewAccount(t, string(tier), tier), access.RoleClient))
 			}
 			for i := range total {
 				jobstest.SubmitAs(t, s, keys[i%len(keys)], nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,7 +49,7 @@ func TestAppendLog(t *testing.T) {
 		}
 		_, err = s.Attempts.AppendLog(t.Context(), worker, fence, all.End, "too soon")
 		jobstest.RequireCode(t, err, apierror.CodeRateLimited)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		_, err = s.Reads.Jobs.LiveLog(t.Context(), stranger, fence.AttemptID, 0)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -214,7 +215,7 @@ func TestRegister(t *testing.T) {
 		t.Parallel()
 
 		s, _, worker, _ := jobstest.Leased(t)
-		intruder := s.NewKey(t, s.Account, models.RoleWorker)
+		intruder := s.NewKey(t, s.Account, access.RoleWorker)
 		before := s.Dump(t)
 
 		_, _, err := s.Registrar.Register(t.Context(), intruder, registration("one"))

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -142,7 +143,7 @@ func TestCancel(t *testing.T) {
 
 		s := jobstest.New(t)
 		job := s.Submit(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		before := s.Dump(t)
 
 		for _, id := range []models.JobID{job.ID, models.NewJobID(), "job_1", "", models.JobID(models.NewWorkerID())} {

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/uptrace/bun"
 )
 
@@ -224,7 +225,7 @@ func (d *DeadLetters) Discard(ctx context.Context, p jobs.Principal, id models.D
 // find returns a dead letter to an operator. It returns FORBIDDEN for other callers, and
 // NOT_FOUND.
 func (d *DeadLetters) find(ctx context.Context, p jobs.Principal, id models.DeadLetterID) (*models.DeadLetter, error) {
-	if !p.May(models.RoleOperator) {
+	if !p.May(access.RoleOperator) {
 		return nil, apierror.Forbidden("Dead letters are for operators: this key's role is %s.", p.Role)
 	}
 	if !id.Valid() {

@@ -13,6 +13,8 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,7 +64,7 @@ func TestDeadLetters(t *testing.T) {
 		require.NoError(t, err)
 		groups, err := s.Reads.DeadLetters.Groups(t.Context(), models.DeadLetterFilter{Audience: []models.Audience{models.AudienceCustomer}})
 		require.NoError(t, err)
-		health, err := models.ReadHealth(t.Context(), s.DB, time.Minute, 100)
+		health, err := alerts.ReadHealth(t.Context(), s.DB, time.Minute, 100)
 		require.NoError(t, err)
 
 		require.Equal(t, models.AudienceCustomer, letter.Audience())
@@ -277,7 +279,7 @@ func TestDiscard(t *testing.T) {
 			jobstest.RequireCode(t, err, apierror.CodeNotFound)
 			_, err = s.Bulk.Redrive(t.Context(), p, bulk.RedriveRequest{Limit: 10})
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
-			_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: models.BulkRedrive})
+			_, err = s.Bulk.Start(t.Context(), p, bulk.Request{Action: joblist.BulkRedrive})
 			jobstest.RequireCode(t, err, apierror.CodeForbidden)
 		}
 		for _, id := range []models.DeadLetterID{models.NewDeadLetterID(), "dead_1", "", models.DeadLetterID(dead.JobID)} {

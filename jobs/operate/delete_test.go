@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,7 +80,7 @@ func TestDelete(t *testing.T) {
 
 		s, running, worker, _ := jobstest.Leased(t)
 		waiting := s.Submit(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		before := s.Dump(t)
 
 		for name, c := range map[string]struct {

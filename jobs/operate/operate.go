@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/uptrace/bun"
 )
 
@@ -39,7 +40,7 @@ const maxPauseReason = 200
 // PauseQueue stops giving workers the jobs of a lane, or of one model in it. Jobs
 // that run continue, and new ones are accepted. The reason is shown to operators;
 // it may be "".
-func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*models.QueueCount,
+func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model, reason string) (*backlog.QueueCount,
 	error) {
 	if reason = strings.TrimSpace(reason); !text.Valid(reason, 0, maxPauseReason) {
 		return nil, apierror.Invalid("reason", "The reason can have up to %d printable characters.", maxPauseReason)
@@ -50,11 +51,11 @@ func (o *QueueOperator) PauseQueue(ctx context.Context, p jobs.Principal, lane m
 // ResumeQueue ends the pause of a lane, or of one model in it. It returns CONFLICT
 // for a model whose lane is paused as a whole; a model that is paused by itself
 // stays so when its lane is resumed.
-func (o *QueueOperator) ResumeQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model string) (*models.QueueCount, error) {
+func (o *QueueOperator) ResumeQueue(ctx context.Context, p jobs.Principal, lane models.Tier, model string) (*backlog.QueueCount, error) {
 	return o.setPause(ctx, p, &models.QueuePause{Lane: lane, Model: model})
 }
 
-func (o *QueueOperator) setPause(ctx context.Context, p jobs.Principal, pause *models.QueuePause) (*models.QueueCount, error) {
+func (o *QueueOperator) setPause(ctx context.Context, p jobs.Principal, pause *models.QueuePause) (*backlog.QueueCount, error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (o *QueueOperator) setPause(ctx context.Context, p jobs.Principal, pause *m
 	if err != nil {
 		return nil, apierror.Wrap(err, "%s %s %s", action, pause.Lane, pause.Model)
 	}
-	count, err := models.CountQueue(ctx, o.DB, pause.Lane, pause.Model)
+	count, err := backlog.CountQueue(ctx, o.DB, pause.Lane, pause.Model)
 	if err != nil {
 		return nil, apierror.Wrap(err, "count the queue %s %s", pause.Lane, pause.Model)
 	}

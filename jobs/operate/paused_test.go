@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
@@ -45,7 +46,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	queue := func(t *testing.T, s *jobstest.Stack, lane models.Tier) models.QueueCount {
+	queue := func(t *testing.T, s *jobstest.Stack, lane models.Tier) backlog.QueueCount {
 		t.Helper()
 		queues, err := s.Reads.Queues.Counts(t.Context())
 		require.NoError(t, err)
@@ -54,7 +55,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 				return q
 			}
 		}
-		return models.QueueCount{}
+		return backlog.QueueCount{}
 	}
 
 	t.Run("ForPromotion", func(t *testing.T) {
@@ -172,7 +173,7 @@ func TestPausesAreNoWaits(t *testing.T) {
 		resume(t, s, pro, "")
 		passes(t, s, 10*time.Second)
 		require.InDelta(t, 30, *queue(t, s, pro).OldestWaitSeconds, 10)
-		late, err := models.ListLateJobs(t.Context(), s.DB, []models.Tier{pro}, []time.Duration{2 * time.Minute})
+		late, err := backlog.ListLateJobs(t.Context(), s.DB, []models.Tier{pro}, []time.Duration{2 * time.Minute})
 		require.NoError(t, err)
 		require.Empty(t, late, "nothing gives way to a job whose queue was paused")
 

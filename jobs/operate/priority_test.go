@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,7 +59,7 @@ func TestSetJobPriority(t *testing.T) {
 
 		jobstest.RequireInvalid(t, set(s.Admin, job.ID, 101), "priority")
 		jobstest.RequireCode(t, set(s.Admin, models.NewJobID(), 1), apierror.CodeNotFound)
-		jobstest.RequireCode(t, set(s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient), job.ID, 1), apierror.CodeNotFound)
+		jobstest.RequireCode(t, set(s.NewKey(t, s.NewAccount(t, "other", models.TierPro), access.RoleClient), job.ID, 1), apierror.CodeNotFound)
 		_, err := s.Canceller.CancelFor(t.Context(), s.Client, job.ID, "  a <b>typo</b> ")
 		require.NoError(t, err)
 		jobstest.RequireCode(t, set(s.Admin, job.ID, 1), apierror.CodeConflict)

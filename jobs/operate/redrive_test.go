@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -211,9 +212,9 @@ func TestBulkRedrive(t *testing.T) {
 		require.NoError(t, err)
 		s.Submit(t)
 
-		dry, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkRedrive, DryRun: true})
+		dry, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: joblist.BulkRedrive, DryRun: true})
 		require.NoError(t, err)
-		op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: models.BulkRedrive})
+		op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{Action: joblist.BulkRedrive})
 		require.NoError(t, err)
 		over := jobstest.FinishBulk(t, s, op.ID)
 
@@ -223,7 +224,7 @@ func TestBulkRedrive(t *testing.T) {
 		require.Equal(t, 2, s.Reload(t, dead.ID).Run)
 	})
 
-	for _, action := range []models.BulkAction{models.BulkRedrive, models.BulkRetry} {
+	for _, action := range []joblist.BulkAction{joblist.BulkRedrive, joblist.BulkRetry} {
 		t.Run("WaitsForTheRunsOfItsCanaries"+string(action), func(t *testing.T) {
 			t.Parallel()
 
@@ -235,7 +236,7 @@ func TestBulkRedrive(t *testing.T) {
 				dead = append(dead, job)
 			}
 			op, err := s.Bulk.Start(t.Context(), s.Admin, bulk.Request{
-				Action: action, Canary: new(2), Filter: models.JobFilter{Status: []models.JobStatus{models.JobFailed}},
+				Action: action, Canary: new(2), Filter: joblist.JobFilter{Status: []models.JobStatus{models.JobFailed}},
 			})
 			require.NoError(t, err)
 

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
@@ -100,7 +101,7 @@ func TestRetry(t *testing.T) {
 		s.Submit(t)
 		done := jobstest.CompleteNext(t, s, worker)
 		waiting := s.Submit(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		before := s.Dump(t)
 
 		for id, code := range map[models.JobID]apierror.Code{

@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,7 @@ func TestSetJobTier(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		client := s.NewKey(t, s.NewAccount(t, "small", models.TierFree), models.RoleClient)
+		client := s.NewKey(t, s.NewAccount(t, "small", models.TierFree), access.RoleClient)
 		job := jobstest.SubmitAs(t, s, client, nil)
 		s.Submit(t)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/uptrace/bun"
 )
 
@@ -55,7 +56,7 @@ func (p *Promoter) Promote(ctx context.Context) (int, error) {
 	promoted := 0
 	var failed []error
 	for _, up := range slices.Backward(steps()) {
-		ids, err := models.ListImpatientJobs(ctx, p.DB, up.from, up.tier, up.to, up.after, promoteBatch)
+		ids, err := backlog.ListImpatientJobs(ctx, p.DB, up.from, up.tier, up.to, up.after, promoteBatch)
 		if err != nil {
 			return promoted, fmt.Errorf("find impatient jobs: %w", err)
 		}
@@ -78,7 +79,7 @@ func (p *Promoter) promote(ctx context.Context, id models.JobID, up step) (*chan
 		if job.Status != models.JobQueued || job.Lane != up.from || job.Tier != up.tier {
 			return nil // it moved meanwhile
 		}
-		paused, err := models.ListPaused(ctx, c.Tx, []models.Wait{c.Wait()})
+		paused, err := backlog.ListPaused(ctx, c.Tx, []backlog.Wait{c.Wait()})
 		if err != nil {
 			return fmt.Errorf("read for how long its queue was closed: %w", err)
 		}

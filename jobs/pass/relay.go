@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/uptrace/bun"
 )
 
@@ -112,7 +113,7 @@ type Readier struct {
 // Ready puts the jobs that are still queued back into the ready index. It returns NOT_FOUND if
 // none is.
 func (r *Readier) Ready(ctx context.Context, ids ...models.JobID) error {
-	queued, err := models.GetQueuedJobs(ctx, r.DB, ids)
+	queued, err := backlog.GetQueuedJobs(ctx, r.DB, ids)
 	if err != nil {
 		return fmt.Errorf("read queued jobs: %w", err)
 	}
@@ -130,7 +131,7 @@ const sweepHeads = 100
 // Sweep puts the heads of all queues and the standings of all accounts back into the ready index,
 // and rebuilds a lost index. See the package's comment for what it alone repairs.
 func (r *Readier) Sweep(ctx context.Context) error {
-	queued, err := models.ListQueuedJobs(ctx, r.DB, sweepHeads)
+	queued, err := backlog.ListQueuedJobs(ctx, r.DB, sweepHeads)
 	if err != nil {
 		return fmt.Errorf("list queued jobs: %w", err)
 	}

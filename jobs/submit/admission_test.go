@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,7 +84,7 @@ func TestRate(t *testing.T) {
 		require.Equal(t, 7, refused.RetryAfterSeconds)
 		require.Contains(t, refused.Message, "Try again in 7 s.")
 		require.Equal(t, map[apierror.Code]int{apierror.CodeRateLimited: 1}, meter.Refusals)
-		n, err := s.Reads.Jobs.Count(t.Context(), s.Client, models.JobFilter{})
+		n, err := s.Reads.Jobs.Count(t.Context(), s.Client, joblist.JobFilter{})
 		require.NoError(t, err)
 		require.Equal(t, 1, n, "nothing half-written")
 	})

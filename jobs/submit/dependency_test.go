@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/stretchr/testify/require"
 )
 
@@ -138,7 +139,7 @@ func TestDependsOn(t *testing.T) {
 
 			require.Less(t, count.N.Load(), int64(60))
 			require.Equal(t, children-100, s.Count(t, "unsettled"), "one transaction changes a hundred")
-			health, err := models.ReadHealth(t.Context(), s.DB, time.Minute, 10)
+			health, err := alerts.ReadHealth(t.Context(), s.DB, time.Minute, 10)
 			require.NoError(t, err)
 			require.Equal(t, 10, health.Unsettled, "counted up to the limit")
 			require.Positive(t, health.UnsettledSeconds)

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -217,7 +218,7 @@ func TestContinue(t *testing.T) {
 	t.Run("RefusesADraftOfAnotherAccount", func(t *testing.T) {
 		t.Parallel()
 		s, draft := jobstest.Drafted(t)
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), access.RoleClient)
 		_, _, err := s.Submitter.Continue(t.Context(), other, draft.ID)
 		jobstest.RequireCode(t, err, apierror.CodeNotFound)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,7 +56,7 @@ func TestSubmitMany(t *testing.T) {
 		before, dead := s.Submit(t), s.Submit(t)
 		_, err := s.Canceller.Cancel(t.Context(), s.Client, dead.ID)
 		require.NoError(t, err)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierFree), access.RoleClient)
 		others, _, err := s.Submitter.Submit(t.Context(), stranger, submit.Submission{Model: "testcard", Prompt: "theirs",
 			IdempotencyKey: new("k")})
 		require.NoError(t, err)
@@ -236,7 +237,7 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		held, err := s.DB.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = models.LockAccount(t.Context(), held, stranger.AccountID)

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -349,7 +350,7 @@ func TestSubmit(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), models.RoleClient)
+		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
 		in := jobstest.Submission()
 		in.IdempotencyKey = new("order 7")
 

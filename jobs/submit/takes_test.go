@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +44,7 @@ func TestTakes(t *testing.T) {
 			require.Equal(t, first+int64(i), seedOf(one))
 			require.Equal(t, 6, one.DraftSteps)
 		}
-		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), models.RoleClient)
+		other := s.NewKey(t, s.NewAccount(t, "other", models.TierPro), access.RoleClient)
 		found, err = s.Reads.Jobs.Takes(t.Context(), other, all[0].Job.TakesID)
 		require.NoError(t, err)
 		require.Empty(t, found)

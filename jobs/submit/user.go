@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 )
 
 // DefaultUserShare is the default of Submitter.UserShare, in percent.
@@ -18,20 +19,20 @@ type userQueues struct {
 	// share is Submitter.UserShare.
 	share int
 	// left contains the limited users, with the number of jobs that each may add.
-	left map[models.UserQueue]int
+	left map[backlog.UserQueue]int
 }
 
 // readUsers reads how many jobs of the submissions' users wait, if users are limited. It runs
 // no query for submissions without a user.
 func (b *submitBatch) readUsers(ctx context.Context) error {
-	b.users.left = map[models.UserQueue]int{}
-	var asked []models.UserQueue
+	b.users.left = map[backlog.UserQueue]int{}
+	var asked []backlog.UserQueue
 	var most []int
 	for call, one := range b.open() {
 		if one.asked.UserID == "" {
 			continue
 		}
-		user := models.UserQueue{AccountID: call.account, UserID: one.asked.UserID}
+		user := backlog.UserQueue{AccountID: call.account, UserID: one.asked.UserID}
 		_, known := b.users.left[user]
 		limit, limited := b.users.limit(b.accounts[call.account])
 		if known || !limited {
@@ -43,7 +44,7 @@ func (b *submitBatch) readUsers(ctx context.Context) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	counts, err := models.CountUserQueues(ctx, b.tx, asked, most)
+	counts, err := backlog.CountUserQueues(ctx, b.tx, asked, most)
 	if err != nil {
 		return fmt.Errorf("count the waiting jobs of users: %w", err)
 	}
@@ -68,7 +69,7 @@ func (u *userQueues) limit(account *models.Account) (most int, limited bool) {
 // enter takes a place in the queue for a user's job, or refuses the job. keeps means that the job
 // keeps its place.
 func (u *userQueues) enter(job *models.Job, keeps bool) error {
-	user := models.UserQueue{AccountID: job.AccountID, UserID: job.UserID}
+	user := backlog.UserQueue{AccountID: job.AccountID, UserID: job.UserID}
 	left, limited := u.left[user]
 	if !limited {
 		return nil

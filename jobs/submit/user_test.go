@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +79,7 @@ func TestSubmitOfUsers(t *testing.T) {
 
 		s := shared(t)
 		s.Exec(t, "UPDATE accounts SET max_queued = 6 WHERE id = ?", s.Account.ID)
-		another := s.NewKey(t, s.NewAccount(t, "another", models.TierPro), models.RoleClient)
+		another := s.NewKey(t, s.NewAccount(t, "another", models.TierPro), access.RoleClient)
 		all, err := s.Submitter.SubmitMany(t.Context(), s.Client, videosOf("ada", "ada", "ada"))
 		require.NoError(t, err)
 		keyed := videosOf("ada")[0]

@@ -4,17 +4,18 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 )
 
 // Filters returns, by name, the filters whose lists must be fast on a history of n jobs.
-func Filters(n int) map[string]models.JobFilter {
+func Filters(n int) map[string]joblist.JobFilter {
 	at := func(part float64) time.Time {
 		return time.Now().Add(-time.Duration(part * float64(n) * float64(time.Second)))
 	}
-	facets := func(all ...models.Facet) models.JobTerms { return models.JobTerms{Facets: all} }
-	word := func(text string) models.JobTerms { return models.JobTerms{Words: []models.Word{{Text: text}}} }
+	facets := func(all ...joblist.Facet) joblist.JobTerms { return joblist.JobTerms{Facets: all} }
+	word := func(text string) joblist.JobTerms { return joblist.JobTerms{Words: []joblist.Word{{Text: text}}} }
 	statuses := func(all ...models.JobStatus) []models.JobStatus { return all }
-	return map[string]models.JobFilter{
+	return map[string]joblist.JobFilter{
 		"nothing":                        {},
 		"status, frequent":               {Status: statuses(models.JobCompleted)},
 		"status, rare":                   {Status: statuses(models.JobScheduled)},
@@ -51,15 +52,15 @@ func Filters(n int) map[string]models.JobFilter {
 		"word, a key":                       {Terms: word("key-400")},
 		"word, unknown":                     {Terms: word("nothing")},
 		"word, frequent, and a rare status": {Terms: word("prod"), Status: statuses(models.JobScheduled)},
-		"worker, busy":                      {Terms: models.JobTerms{WorkerID: Busy}},
-		"worker, quiet":                     {Terms: models.JobTerms{WorkerID: Quiet}},
-		"worker, unknown":                   {Terms: models.JobTerms{WorkerID: models.NewWorkerID()}},
-		"waste":                             {Terms: models.JobTerms{WasteOver: new(50.0)}},
-		"waste, more than there was":        {Terms: models.JobTerms{WasteOver: new(1e9)}},
-		"not a status":                      {Terms: facets(models.Facet{Column: "status", Not: true, Values: []string{"COMPLETED"}})},
-		"not a failure class":               {Terms: facets(models.Facet{Column: "failure_class", Not: true, Values: []string{"TIMEOUT"}})},
-		"model, by its beginning":           {Terms: facets(models.Facet{Column: "model", Prefix: true, Values: []string{"gam"}})},
+		"worker, busy":                      {Terms: joblist.JobTerms{WorkerID: Busy}},
+		"worker, quiet":                     {Terms: joblist.JobTerms{WorkerID: Quiet}},
+		"worker, unknown":                   {Terms: joblist.JobTerms{WorkerID: models.NewWorkerID()}},
+		"waste":                             {Terms: joblist.JobTerms{WasteOver: new(50.0)}},
+		"waste, more than there was":        {Terms: joblist.JobTerms{WasteOver: new(1e9)}},
+		"not a status":                      {Terms: facets(joblist.Facet{Column: "status", Not: true, Values: []string{"COMPLETED"}})},
+		"not a failure class":               {Terms: facets(joblist.Facet{Column: "failure_class", Not: true, Values: []string{"TIMEOUT"}})},
+		"model, by its beginning":           {Terms: facets(joblist.Facet{Column: "model", Prefix: true, Values: []string{"gam"}})},
 		"failed, not of a failure class": {Status: statuses(models.JobFailed),
-			Terms: facets(models.Facet{Column: "failure_class", Not: true, Values: []string{"TIMEOUT", "MODEL_CRASH", "POISON"}})},
+			Terms: facets(joblist.Facet{Column: "failure_class", Not: true, Values: []string{"TIMEOUT", "MODEL_CRASH", "POISON"}})},
 	}
 }

@@ -8,6 +8,11 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
 
@@ -53,14 +58,14 @@ func jobQueries(n int, deep models.JobID) (all []Query) {
 			f := filters[name]
 			f.AccountID = account
 			for what, after := range map[string]models.JobID{"page": "", "deep page": deep} {
-				all = append(all, Query{list, name, what, run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
-					return models.ListJobs(ctx, db, f, after, page)
+				all = append(all, Query{list, name, what, run(func(ctx context.Context, db bun.IDB) (*joblist.JobList, error) {
+					return joblist.ListJobs(ctx, db, f, after, page)
 				})})
 			}
 			all = append(all, Query{list, name, "count", run(func(ctx context.Context, db bun.IDB) (int, error) {
-				return models.CountJobs(ctx, db, f, counted)
+				return joblist.CountJobs(ctx, db, f, counted)
 			})}, Query{list, name, "bulk preview", run(func(ctx context.Context, db bun.IDB) (int, error) {
-				return models.CountJobs(ctx, db, f, bulk)
+				return joblist.CountJobs(ctx, db, f, bulk)
 			})})
 		}
 	}
@@ -101,7 +106,7 @@ func deadLetterQueries(deep models.JobID) (all []Query) {
 }
 
 func webhookQueries(deep models.JobID) (all []Query) {
-	for name, f := range map[string]models.WebhookDeliveryFilter{
+	for name, f := range map[string]webhooks.DeliveryFilter{
 		"account": {AccountID: Big}, "account, failed": {AccountID: Big, FailedOnly: true},
 		"account of few, failed": {AccountID: few, FailedOnly: true},
 		"endpoint":               {AccountID: Big, EndpointID: Endpoint}, "endpoint, failed": {AccountID: Big, EndpointID: Endpoint,
@@ -111,8 +116,8 @@ func webhookQueries(deep models.JobID) (all []Query) {
 		"everybody's, failed": {FailedOnly: true}, "everybody's": {},
 	} {
 		for what, after := range map[string]models.WebhookDeliveryID{"page": "", "deep page": models.WebhookDeliveryID("whd" + deep[3:])} {
-			all = append(all, Query{"webhook deliveries", name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.WebhookDelivery, error) {
-				return models.ListWebhookDeliveries(ctx, db, f, after, page)
+			all = append(all, Query{"webhook deliveries", name, what, run(func(ctx context.Context, db bun.IDB) ([]*webhooks.Delivery, error) {
+				return webhooks.ListDeliveries(ctx, db, f, after, page)
 			})})
 		}
 	}
@@ -122,18 +127,18 @@ func webhookQueries(deep models.JobID) (all []Query) {
 // orderQueries returns the orders of all jobs, with filters that many and that no jobs of an
 // order match.
 func orderQueries(deep models.JobID) (all []Query) {
-	for name, f := range map[string]models.JobFilter{
+	for name, f := range map[string]joblist.JobFilter{
 		"nothing": {}, "account": {AccountID: Big}, "model, unknown": {Model: "none"},
-		"word, unknown":                  {Terms: models.JobTerms{Words: []models.Word{{Text: "none"}}}},
+		"word, unknown":                  {Terms: joblist.JobTerms{Words: []joblist.Word{{Text: "none"}}}},
 		"user and class that never meet": {UserID: "crowd", FailureClass: []models.FailureClass{models.FailBudget}},
 	} {
-		for _, order := range models.JobOrders {
-			all = append(all, Query{"jobs, " + string(order), name, "page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
-				return models.ListJobsIn(ctx, db, order, f, "", page)
+		for _, order := range joblist.JobOrders {
+			all = append(all, Query{"jobs, " + string(order), name, "page", run(func(ctx context.Context, db bun.IDB) (*joblist.JobList, error) {
+				return joblist.ListJobsIn(ctx, db, order, f, "", page)
 			})})
 		}
-		all = append(all, Query{"jobs, oldest first", name, "deep page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
-			return models.ListJobsIn(ctx, db, models.OrderOldest, f, string(deep), page)
+		all = append(all, Query{"jobs, oldest first", name, "deep page", run(func(ctx context.Context, db bun.IDB) (*joblist.JobList, error) {
+			return joblist.ListJobsIn(ctx, db, joblist.OrderOldest, f, string(deep), page)
 		})})
 	}
 	return all
@@ -147,48 +152,48 @@ func otherQueries(deep models.JobID) (all []Query) {
 			})})
 		}
 		for name, target := range map[string]string{"everything": "", "target": "target-50", "target, unknown": "none"} {
-			all = append(all, Query{"audit", name, what, run(func(ctx context.Context, db bun.IDB) ([]*models.AuditEntry, error) {
+			all = append(all, Query{"audit", name, what, run(func(ctx context.Context, db bun.IDB) ([]*access.AuditEntry, error) {
 				before := models.AuditID("")
 				if after != "" {
 					before = models.AuditID("aud" + after[3:])
 				}
-				return models.ListAudit(ctx, db, target, before, page)
+				return access.ListAudit(ctx, db, target, before, page)
 			})})
 		}
 	}
 	all = append(all, pageQueries(deep)...)
 	return append(all,
-		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.QueueCount,
+		Query{"queues", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]backlog.QueueCount,
 			error) {
-			return models.CountQueues(ctx, db)
+			return backlog.CountQueues(ctx, db)
 		})},
-		Query{"queues", "one", "figures", run(func(ctx context.Context, db bun.IDB) (*models.QueueCount, error) {
-			return models.CountQueue(ctx, db, models.TierPro, "beta")
+		Query{"queues", "one", "figures", run(func(ctx context.Context, db bun.IDB) (*backlog.QueueCount, error) {
+			return backlog.CountQueue(ctx, db, models.TierPro, "beta")
 		})},
-		Query{"queue statistics", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]models.StatusCount, error) {
-			return models.CountStatuses(ctx, db, exact)
+		Query{"queue statistics", "all", "figures", run(func(ctx context.Context, db bun.IDB) ([]joblist.StatusCount, error) {
+			return joblist.CountStatuses(ctx, db, exact)
 		})},
 	)
 }
 
 // pageQueries returns what pages of the console ask for besides lists.
 func pageQueries(deep models.JobID) (all []Query) {
-	for name, f := range map[string]models.JobFilter{
-		"pool, unknown": {Terms: models.JobTerms{Pools: []string{"none"}}}, "zone, unknown": {Terms: models.JobTerms{Zones: []string{"none"}}},
-		"checkpoint":              {Terms: models.JobTerms{CheckpointOver: 10 * time.Minute}},
-		"bulk operation, unknown": {Terms: models.JobTerms{BulkID: models.NewBulkID()}},
-		"user, frequent":          {UserID: "crowd"}, "word, frequent": {Terms: models.JobTerms{Words: []models.Word{{Text: "prod"}}}},
+	for name, f := range map[string]joblist.JobFilter{
+		"pool, unknown": {Terms: joblist.JobTerms{Pools: []string{"none"}}}, "zone, unknown": {Terms: joblist.JobTerms{Zones: []string{"none"}}},
+		"checkpoint":              {Terms: joblist.JobTerms{CheckpointOver: 10 * time.Minute}},
+		"bulk operation, unknown": {Terms: joblist.JobTerms{BulkID: models.NewBulkID()}},
+		"user, frequent":          {UserID: "crowd"}, "word, frequent": {Terms: joblist.JobTerms{Words: []joblist.Word{{Text: "prod"}}}},
 	} {
 		all = append(all,
-			Query{"jobs, everybody's", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.JobList, error) {
-				return models.ListJobs(ctx, db, f, "", page)
+			Query{"jobs, everybody's", name, "page", run(func(ctx context.Context, db bun.IDB) (*joblist.JobList, error) {
+				return joblist.ListJobs(ctx, db, f, "", page)
 			})},
 			Query{"jobs, everybody's", name, "count", run(func(ctx context.Context, db bun.IDB) (int,
 				error) {
-				return models.CountJobs(ctx, db, f, counted)
+				return joblist.CountJobs(ctx, db, f, counted)
 			})},
-			Query{"jobs, everybody's, by status", name, "page", run(func(ctx context.Context, db bun.IDB) (*models.StatusCounts, error) {
-				return models.CountFacets(ctx, db, f, 2_000)
+			Query{"jobs, everybody's, by status", name, "page", run(func(ctx context.Context, db bun.IDB) (*joblist.StatusCounts, error) {
+				return joblist.CountFacets(ctx, db, f, 2_000)
 			})})
 	}
 	for name, worker := range map[string]models.WorkerID{"busy": Busy, "quiet": Quiet} {
@@ -204,10 +209,10 @@ func pageQueries(deep models.JobID) (all []Query) {
 		Query{"children of a job", "all", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Job, error) {
 			return models.ListChildren(ctx, db, deep, page)
 		})},
-		Query{"hosts that eat jobs", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.EatingHost, error) {
-			return models.ListEatingHosts(ctx, db, 24*time.Hour, nil, []string{"drill"}, 20)
+		Query{"hosts that eat jobs", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*capacity.EatingHost, error) {
+			return capacity.ListEatingHosts(ctx, db, 24*time.Hour, nil, []string{"drill"}, 20)
 		})},
-		Query{"reclamations", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*models.Reclamation, error) {
-			return models.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, "an operator preempted its machine", 50)
+		Query{"reclamations", "of a day", "page", run(func(ctx context.Context, db bun.IDB) ([]*capacity.Reclamation, error) {
+			return capacity.ListReclamations(ctx, db, "", 24*time.Hour, 10*time.Minute, nil, "an operator preempted its machine", 50)
 		})})
 }

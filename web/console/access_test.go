@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 )
 
 // logInAs opens a console with the key of a role.
-func logInAs(t *testing.T, b *browser, role models.Role) {
+func logInAs(t *testing.T, b *browser, role access.Role) {
 	t.Helper()
 	got := b.post(t, "/login", url.Values{"key": {b.Secrets[role]}})
 	require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
@@ -24,10 +25,10 @@ func logInAs(t *testing.T, b *browser, role models.Role) {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 
-	for role, may := range map[models.Role]func(method string, r shell.Route) bool{
-		models.RoleViewer:   func(method string, r shell.Route) bool { return (method == http.MethodGet || r.Own) && !r.Admin },
-		models.RoleOperator: func(_ string, r shell.Route) bool { return !r.Admin },
-		models.RoleAdmin:    func(string, shell.Route) bool { return true },
+	for role, may := range map[access.Role]func(method string, r shell.Route) bool{
+		access.RoleViewer:   func(method string, r shell.Route) bool { return (method == http.MethodGet || r.Own) && !r.Admin },
+		access.RoleOperator: func(_ string, r shell.Route) bool { return !r.Admin },
+		access.RoleAdmin:    func(string, shell.Route) bool { return true },
 	} {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +60,7 @@ func TestRoles(t *testing.T) {
 		t.Parallel()
 
 		b := stranger(t)
-		logInAs(t, b, models.RoleViewer)
+		logInAs(t, b, access.RoleViewer)
 
 		require.Equal(t, http.StatusOK, b.get(t, "/asynqmon/api/queues").Status)
 		require.Equal(t, http.StatusForbidden, b.request(t, http.MethodDelete, "/asynqmon/api/queues/pro", nil, nil).Status)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,7 +84,7 @@ func TestKeyPages(t *testing.T) {
 	secret := regexp.MustCompile(`rl_live_\w+`).FindString(got.Body)
 	p, err := b.Keys.Authenticate(t.Context(), secret)
 	require.NoError(t, err)
-	require.Equal(t, models.RoleViewer, p.Role)
+	require.Equal(t, access.RoleViewer, p.Role)
 	require.Equal(t, http.StatusConflict, b.post(t, "/keys/new", form).Status, "a form that is sent twice makes one key")
 	list := b.get(t, "/keys").Body
 	require.Contains(t, list, "dashboard")
@@ -119,7 +120,7 @@ func TestAuditPage(t *testing.T) {
 	require.Regexp(t, `(?s)<a href="/accounts/`+string(b.Account.ID)+`/edit">client</a>.*href="/audit\?action=updateAccount&amp;target=`+
 		string(b.Account.ID)+`"`, got, "by name, with the id beside it")
 	require.Regexp(t, `(?s)<summary class="quiet">JSON</summary>\s*<pre class="payload">\{`, got, "JSON is folded")
-	_, _, err = b.Keys.Create(t.Context(), b.Admin, auth.NewKey{AccountID: b.Account.ID, Role: models.RoleClient, Name: "ci"})
+	_, _, err = b.Keys.Create(t.Context(), b.Admin, auth.NewKey{AccountID: b.Account.ID, Role: access.RoleClient, Name: "ci"})
 	require.NoError(t, err)
 	require.Regexp(t, `(?s)>account:</span>\s+client \(<a class="id" title="`+string(b.Account.ID)+`" href="/accounts/`+string(b.Account.ID)+
 		`/edit">acc…[0-9a-f]{8}</a>\)`, b.get(t, "/audit?action=createApiKey").Body)

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +25,7 @@ func hidden(body string) url.Values {
 }
 
 // theBulk returns the only bulk operation.
-func theBulk(t *testing.T, b *browser) *models.BulkOperation {
+func theBulk(t *testing.T, b *browser) *joblist.BulkOperation {
 	t.Helper()
 	var ids []models.BulkID
 	require.NoError(t, b.DB.NewSelect().Table("bulk_operations").Column("id").Scan(t.Context(), &ids))

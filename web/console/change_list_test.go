@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +16,7 @@ func TestChangesPage(t *testing.T) {
 	b := operator(t)
 	_, err := b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", "<script>alert(1)</script>")
 	require.NoError(t, err)
-	b.NewMember(t, "ana@example.com", models.RoleViewer)
+	b.NewMember(t, "ana@example.com", access.RoleViewer)
 
 	got := b.get(t, "/changes")
 	require.Equal(t, http.StatusOK, got.Status)

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -141,7 +142,7 @@ func TestDeadLetterGroup(t *testing.T) {
 		require.Empty(t, b.deadLetter(t, other.ID).Resolution)
 		require.Contains(t, b.get(t, address.Cause("", letter.Fingerprint, false)).Body, "None is open.")
 		require.Regexp(t, `(?s)discarded.*a &lt;rehearsal&gt;`, b.get(t, "/dead-letters/"+string(letter.ID)).Body)
-		acts, err := models.ListAudit(t.Context(), b.DB, letter.Fingerprint, "", 10)
+		acts, err := access.ListAudit(t.Context(), b.DB, letter.Fingerprint, "", 10)
 		require.NoError(t, err)
 		require.Len(t, acts, 1, "only the first one discarded any")
 		require.Equal(t, "discardDeadLetters", acts[0].Action)

@@ -13,6 +13,9 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/joblist"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
@@ -128,16 +131,16 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	require.NoError(t, err)
 
 	operation, err := b.Bulk.Start(t.Context(), b.Admin,
-		bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
+		bulk.Request{Action: joblist.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
 	require.NoError(t, err)
 	jobstest.FinishBulk(t, b.Stack, operation.ID)
 	view := models.NewViewID()
-	require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: view, Owner: "somebody", Shared: true, Name: "Old",
+	require.NoError(t, joblist.PutSavedView(t.Context(), b.DB, &joblist.SavedView{ID: view, Owner: "somebody", Shared: true, Name: "Old",
 		Query: "q=" + url.QueryEscape("colour:"+markup)}))
 
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, markup, http.StatusTeapot) }))
 	t.Cleanup(refusing.Close)
-	endpoint, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+`/?<img+class=pwned>`, models.FormatStandard, nil)
+	endpoint, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+`/?<img+class=pwned>`, webhooks.FormatStandard, nil)
 	require.NoError(t, err)
 	_, err = b.Webhooks.Test(t.Context(), b.Client, endpoint.ID)
 	require.NoError(t, err)
@@ -147,9 +150,9 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	b.FireAlert(t)
 	_, err = b.Alerts.Silence(t.Context(), b.Admin, "queue-depth", 60, "known")
 	require.NoError(t, err)
-	invitation, err := b.Members.Create(t.Context(), b.Admin, auth.NewMember{Email: "ana@example.com", Name: "Ana", Role: models.RoleOperator})
+	invitation, err := b.Members.Create(t.Context(), b.Admin, auth.NewMember{Email: "ana@example.com", Name: "Ana", Role: access.RoleOperator})
 	require.NoError(t, err)
-	key := b.NewKey(t, b.Account, models.RoleViewer)
+	key := b.NewKey(t, b.Account, access.RoleViewer)
 	_, err = b.Accounts.Update(t.Context(), b.Admin, b.Account.ID, auth.AccountInput{MaxRunning: new(90)})
 	require.NoError(t, err)
 	_, err = b.Operator.PauseQueue(t.Context(), b.Admin, models.TierFree, "", strings.TrimSuffix(markup, "\u202e"))

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
@@ -157,7 +157,7 @@ func TestEveryForm(t *testing.T) {
 		return pattern
 	}
 
-	logInAs(t, b, models.RoleViewer)
+	logInAs(t, b, access.RoleViewer)
 	for name, path := range pages {
 		for _, f := range b.posted(t, path) {
 			for _, button := range f.buttons {
@@ -169,7 +169,7 @@ func TestEveryForm(t *testing.T) {
 		}
 	}
 
-	logInAs(t, b, models.RoleAdmin)
+	logInAs(t, b, access.RoleAdmin)
 	forms := map[string]*shownForm{} // one of each route
 	for _, path := range slices.Sorted(maps.Values(pages)) {
 		for _, f := range b.posted(t, path) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,7 +49,7 @@ func TestHaltPage(t *testing.T) {
 	require.NotContains(t, resumed, "Leases are halted")
 	require.Contains(t, resumed, "Schedules are halted")
 
-	require.Equal(t, http.StatusSeeOther, b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleViewer]}}).Status)
+	require.Equal(t, http.StatusSeeOther, b.post(t, "/login", url.Values{"key": {b.Secrets[access.RoleViewer]}}).Status)
 	require.Regexp(t, `<button type="submit"[^>]* disabled[^>]*>Resume schedules`, b.get(t, "/jobs").Body)
 	require.Equal(t, http.StatusForbidden, b.post(t, "/system/resume", url.Values{"what": {"SCHEDULES"}}).Status)
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
 func (b *browser) jobs(t *testing.T) []*models.Job {
 	t.Helper()
-	page, err := b.Reads.Jobs.List(t.Context(), b.Admin, models.JobFilter{}, paging.Request{First: 10})
+	page, err := b.Reads.Jobs.List(t.Context(), b.Admin, joblist.JobFilter{}, paging.Request{First: 10})
 	require.NoError(t, err)
 	return page.Items
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -311,7 +312,7 @@ func TestJobWebhooks(t *testing.T) {
 		b := operator(t)
 		nobody := httptest.NewServer(nil)
 		nobody.Close()
-		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL+"/hook?<script>", models.FormatStandard, nil)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL+"/hook?<script>", webhooks.FormatStandard, nil)
 		require.NoError(t, err)
 		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
 		require.NoError(t, err)
@@ -334,7 +335,7 @@ func TestJobWebhooks(t *testing.T) {
 		b := operator(t)
 		nobody := httptest.NewServer(nil)
 		nobody.Close()
-		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL, models.FormatStandard, nil)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, nobody.URL, webhooks.FormatStandard, nil)
 		require.NoError(t, err)
 		job, err := b.Canceller.Cancel(t.Context(), b.Client, b.Submit(t).ID)
 		require.NoError(t, err)
@@ -358,7 +359,7 @@ func TestJobWebhooks(t *testing.T) {
 		b := operator(t)
 		taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		t.Cleanup(taking.Close)
-		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, taking.URL, models.FormatStandard, nil)
+		_, _, err := b.Webhooks.CreateEndpoint(t.Context(), b.Client, taking.URL, webhooks.FormatStandard, nil)
 		require.NoError(t, err)
 		job := b.Submit(t)
 		events := b.stream(t, "/jobs/"+string(job.ID)+"/live?after=1", "")

@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +24,7 @@ func TestKeysAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.Operator.SetJobTier(t.Context(), b.Admin, job.ID, models.TierBatch)
 	require.NoError(t, err)
-	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: models.BulkCancel, IDs: []models.JobID{job.ID}})
+	operation, err := b.Bulk.Start(t.Context(), b.Admin, bulk.Request{Action: joblist.BulkCancel, IDs: []models.JobID{job.ID}})
 	require.NoError(t, err)
 	jobstest.FinishBulk(t, b.Stack, operation.ID)
 	require.Equal(t, http.StatusSeeOther, b.post(t, "/models/apply", url.Values{"source": {ownModel}, "confirmed": {"yes"}}).Status)

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/internal/faultproxy"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -80,7 +81,7 @@ func TestLivePage(t *testing.T) {
 
 	for name, end := range map[string]func(t *testing.T, b *browser){
 		"SaysThatTheSessionEndedWhenItsKeyIsRevoked": func(t *testing.T, b *browser) {
-			p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+			p, err := b.Keys.Authenticate(t.Context(), b.Secrets[access.RoleOperator])
 			require.NoError(t, err)
 			require.NoError(t, b.Keys.Revoke(t.Context(), b.Admin, p.KeyID))
 		},
@@ -177,7 +178,7 @@ func TestLivePage(t *testing.T) {
 			chromedp.WaitVisible("#key"),
 		))
 		require.NoError(t, chromedp.Run(ctx,
-			chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
+			chromedp.SendKeys("#key", b.Secrets[access.RoleOperator]+"\r"),
 			chromedp.WaitReady(`#model option[value="drill"][selected]`),
 			chromedp.SendKeys("#prompt", " in the fog"),
 			chromedp.SetValue(`[name="params.steps"]`, "7"),
@@ -186,7 +187,7 @@ func TestLivePage(t *testing.T) {
 		require.NoError(t, chromedp.Run(ctx,
 			chromedp.Click(`form.form button.primary`),
 			chromedp.WaitVisible("#key"),
-			chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
+			chromedp.SendKeys("#key", b.Secrets[access.RoleOperator]+"\r"),
 			chromedp.WaitReady(`#model option[value="drill"][selected]`),
 			chromedp.Value("#prompt", &prompt),
 			chromedp.Value("#model", &model),

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,13 +21,13 @@ func TestLogIn(t *testing.T) {
 
 		b := stranger(t)
 
-		got := b.post(t, "/login", url.Values{"key": {" " + b.Secrets[models.RoleOperator] + "\n"}, "next": {"/workers?all=1"}})
+		got := b.post(t, "/login", url.Values{"key": {" " + b.Secrets[access.RoleOperator] + "\n"}, "next": {"/workers?all=1"}})
 
 		require.Equal(t, http.StatusSeeOther, got.Status)
 		require.Equal(t, "/workers?all=1", got.Header.Get("Location"))
 		cookie := got.Header.Get("Set-Cookie")
 		require.Regexp(t, `^reelay=[^;]{40,}; Path=/; HttpOnly; SameSite=Lax$`, cookie)
-		require.NotContains(t, cookie, b.Secrets[models.RoleOperator])
+		require.NotContains(t, cookie, b.Secrets[access.RoleOperator])
 		require.Equal(t, http.StatusOK, b.get(t, "/workers").Status)
 	})
 
@@ -37,7 +37,7 @@ func TestLogIn(t *testing.T) {
 		stack := jobstest.New(t)
 		config := configure(stack)
 		config.Secure = true
-		form := url.Values{"key": {stack.Secrets[models.RoleOperator]}}
+		form := url.Values{"key": {stack.Secrets[access.RoleOperator]}}
 		r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(form.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
@@ -59,7 +59,7 @@ func TestLogIn(t *testing.T) {
 		require.Contains(t, got.Body, `value="/queues"`)
 		require.NotContains(t, got.Body, "rl_wrong")
 
-		got = b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleClient]}})
+		got = b.post(t, "/login", url.Values{"key": {b.Secrets[access.RoleClient]}})
 		require.Equal(t, http.StatusForbidden, got.Status)
 		require.Contains(t, got.Body, "The console is for operators")
 		require.Empty(t, got.Header.Get("Set-Cookie"))
@@ -75,7 +75,7 @@ func TestLogIn(t *testing.T) {
 
 		elsewhere := http.Header{"X-Forwarded-For": {"198.51.100.7"}, "X-Real-Ip": {"198.51.100.7"}, "Forwarded": {"for=198.51.100.7"}}
 		wrong := b.request(t, http.MethodPost, "/login", url.Values{"key": {"rl_wrong"}}, elsewhere)
-		right := b.request(t, http.MethodPost, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}}, elsewhere)
+		right := b.request(t, http.MethodPost, "/login", url.Values{"key": {b.Secrets[access.RoleOperator]}}, elsewhere)
 
 		require.Equal(t, http.StatusTooManyRequests, wrong.Status, "what a header says of the address counts for nothing")
 		require.Equal(t, "60", wrong.Header.Get("Retry-After"))
@@ -113,7 +113,7 @@ func TestLogOut(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+		p, err := b.Keys.Authenticate(t.Context(), b.Secrets[access.RoleOperator])
 		require.NoError(t, err)
 
 		require.NoError(t, b.Keys.Revoke(t.Context(), b.Admin, p.KeyID))
@@ -127,7 +127,7 @@ func TestLogin(t *testing.T) {
 
 	for name, end := range map[string]func(t *testing.T, b *browser){
 		"EndsItsStreamsWithItsKey": func(t *testing.T, b *browser) {
-			p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+			p, err := b.Keys.Authenticate(t.Context(), b.Secrets[access.RoleOperator])
 			require.NoError(t, err)
 			require.NoError(t, b.Keys.Revoke(t.Context(), b.Admin, p.KeyID))
 		},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,7 +88,7 @@ func operator(t *testing.T) *browser {
 
 func (b *browser) logIn(t *testing.T) {
 	t.Helper()
-	got := b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleOperator]}})
+	got := b.post(t, "/login", url.Values{"key": {b.Secrets[access.RoleOperator]}})
 	require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
 }
 

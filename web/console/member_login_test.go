@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/signon"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +23,7 @@ func TestMemberLogIn(t *testing.T) {
 		t.Parallel()
 
 		b := stranger(t)
-		b.NewMember(t, "ana@example.com", models.RoleViewer)
+		b.NewMember(t, "ana@example.com", access.RoleViewer)
 		home, err := url.Parse(b.url)
 		require.NoError(t, err)
 		planted := &http.Cookie{Name: "reelay", Value: strings.Repeat("x", 43), Path: "/"}
@@ -67,7 +67,7 @@ func TestInvitation(t *testing.T) {
 	t.Parallel()
 
 	b := stranger(t)
-	invitation, err := b.Members.Create(t.Context(), b.Admin, auth.NewMember{Email: "ana@example.com", Role: models.RoleOperator})
+	invitation, err := b.Members.Create(t.Context(), b.Admin, auth.NewMember{Email: "ana@example.com", Role: access.RoleOperator})
 	require.NoError(t, err)
 	path := "/join/" + invitation.Token
 
@@ -115,7 +115,7 @@ func TestSingleSignOn(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { m.Shutdown() })
 		s := jobstest.New(t)
-		s.Members.SSO = auth.SSOPolicy{Roles: map[string]models.Role{"ops": models.RoleOperator}, Account: "house"}
+		s.Members.SSO = auth.SSOPolicy{Roles: map[string]access.Role{"ops": access.RoleOperator}, Account: "house"}
 		config := configure(s)
 		config.SSO = signon.New(signon.Config{
 			Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "http://console.example/login/sso/callback",

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ aliases:
 func admin(t *testing.T) *browser {
 	t.Helper()
 	b := stranger(t)
-	got := b.post(t, "/login", url.Values{"key": {b.Secrets[models.RoleAdmin]}})
+	got := b.post(t, "/login", url.Values{"key": {b.Secrets[access.RoleAdmin]}})
 	require.Equal(t, http.StatusSeeOther, got.Status, got.Body)
 	return b
 }
@@ -112,7 +113,7 @@ func TestModelState(t *testing.T) {
 	for _, name := range []string{"testcard", "ltx-video", "video.thumbnail"} {
 		require.Equal(t, "not_served", state(name), "nothing asks for it")
 	}
-	pool := b.pool(t, "local", func(s *models.PoolSpec) { s.Models = []string{"video.thumbnail"} })
+	pool := b.pool(t, "local", func(s *capacity.PoolSpec) { s.Models = []string{"video.thumbnail"} })
 	require.Equal(t, "no_worker", state("video.thumbnail"), "a pool names it")
 	require.Equal(t, "not_served", state("ltx-video"))
 	b.Submit(t)

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +22,7 @@ import (
 func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 	t.Helper()
 	b = admin(t)
-	pool := b.pool(t, "h200-spot", func(s *models.PoolSpec) { s.MaxWorkers = 2 })
+	pool := b.pool(t, "h200-spot", func(s *capacity.PoolSpec) { s.MaxWorkers = 2 })
 	fail := func(attempts int, hosts ...string) *models.Job {
 		job := jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.MaxAttempts = &attempts })
 		for i, host := range hosts {
@@ -65,12 +67,12 @@ func incident(t *testing.T) (b *browser, waiting, failed, told *models.Job) {
 		b.Lease(t, b.Worker(t, host))
 	}
 	b.Exec(t, "UPDATE workers SET pool_id = ? WHERE provider_instance_id IN ('h200-1', 'h200-2')", pool.ID)
-	flood := b.NewKey(t, b.NewAccount(t, "acme", models.TierEnterprise), models.RoleClient)
+	flood := b.NewKey(t, b.NewAccount(t, "acme", models.TierEnterprise), access.RoleClient)
 	for range 20 {
 		jobstest.SubmitAs(t, b.Stack, flood, nil)
 	}
 	b.Submit(t)
-	pro := b.NewKey(t, b.NewAccount(t, "studio", models.TierPro), models.RoleClient)
+	pro := b.NewKey(t, b.NewAccount(t, "studio", models.TierPro), access.RoleClient)
 	_, err := b.Operator.PauseQueue(t.Context(), b.Admin, models.TierPro, "", "The storage is full.")
 	require.NoError(t, err)
 	waiting = jobstest.SubmitAs(t, b.Stack, pro, nil)

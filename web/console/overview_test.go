@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/trends"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -197,7 +198,7 @@ func TestOverview(t *testing.T) {
 		b := operator(t)
 		b.Submit(t)
 		for i := range 8 {
-			b.pool(t, fmt.Sprintf("pool-<%d>", i), func(s *models.PoolSpec) { s.MaxWorkers = 10 - i })
+			b.pool(t, fmt.Sprintf("pool-<%d>", i), func(s *capacity.PoolSpec) { s.MaxWorkers = 10 - i })
 		}
 		page := b.page(t, "/overview")
 		names := func(label string) (all []string) {

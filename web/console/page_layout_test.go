@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -69,7 +70,7 @@ func TestLayout(t *testing.T) {
 	delete(pages, "login")
 	ctx, _ := chromium.Open(t)
 	require.NoError(t, chromedp.Run(ctx, look(1440, "light"), chromium.Visit(b.url+"/login"),
-		chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"), chromium.Complete()))
+		chromedp.SendKeys("#key", b.Secrets[access.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"), chromium.Complete()))
 	for name, path := range pages {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			require.NoError(t, chromedp.Run(ctx, chromium.Visit(b.url+path)))

@@ -18,6 +18,9 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +31,7 @@ func (b *browser) open(t *testing.T, path string) (ctx context.Context, complain
 	ctx, complaints = chromium.Open(t)
 	require.NoError(t, chromedp.Run(ctx,
 		chromium.Visit(b.url+toLogin(path)),
-		chromedp.SendKeys("#key", b.Secrets[models.RoleOperator]+"\r"),
+		chromedp.SendKeys("#key", b.Secrets[access.RoleOperator]+"\r"),
 		chromedp.WaitReady("#content h1:not(.login h1)"),
 		chromium.Complete(),
 	))
@@ -52,7 +55,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	running, worker, _ := b.resumed(t)
 	refusing := httptest.NewServer(nil)
 	refusing.Close()
-	_, _, err = b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", models.FormatStandard,
+	_, _, err = b.Webhooks.CreateEndpoint(t.Context(), b.Client, refusing.URL+"/a/rather/long/address/of/an/endpoint", webhooks.FormatStandard,
 		nil)
 	require.NoError(t, err)
 	cancelled := b.Submit(t)
@@ -76,7 +79,7 @@ func busy(t *testing.T) (b *browser, pages map[string]string) {
 	made, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a fox",
 		Draft: &submit.Draft{Steps: 6}}, 4, nil)
 	require.NoError(t, err)
-	pool := b.pool(t, "h200", func(s *models.PoolSpec) {
+	pool := b.pool(t, "h200", func(s *capacity.PoolSpec) {
 		s.Zones, s.Settings = []string{"europe-west4-a", "europe-west4-b"},
 			[]byte(`{"averylongsettingwithoutanyplacetobreakit": "averylongvaluewithoutanyplacetobreakit"}`)
 	})
@@ -221,7 +224,7 @@ func TestPages(t *testing.T) {
 
 	require.NoError(t, chromedp.Run(ctx, look(1440, "light"), chromium.Visit(b.url+"/login"), chromedp.Evaluate(string(axe), nil)))
 	check(t, "login")
-	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[models.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"),
+	require.NoError(t, chromedp.Run(ctx, chromedp.SendKeys("#key", b.Secrets[access.RoleAdmin]+"\r"), chromedp.WaitReady("#menu"),
 		chromium.Complete()))
 	require.Empty(t, complaints(), "login")
 	known := 0

@@ -9,28 +9,30 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
 
 // pool makes a pool of up to 4 workers, which edit may change.
-func (b *browser) pool(t *testing.T, name string, edit func(*models.PoolSpec)) *models.Pool {
+func (b *browser) pool(t *testing.T, name string, edit func(*capacity.PoolSpec)) *capacity.Pool {
 	t.Helper()
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: name, Provider: "static", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 4,
 	}}
 	if edit != nil {
 		edit(&pool.PoolSpec)
 	}
-	require.NoError(t, models.InsertPool(t.Context(), b.DB, pool))
+	require.NoError(t, capacity.InsertPool(t.Context(), b.DB, pool))
 	return pool
 }
 
 // decide writes a decision of the scaler.
-func (b *browser) decide(t *testing.T, pool *models.Pool, from, to int) {
+func (b *browser) decide(t *testing.T, pool *capacity.Pool, from, to int) {
 	t.Helper()
-	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+	require.NoError(t, capacity.InsertScalingDecision(t.Context(), b.DB, &capacity.ScalingDecision{
 		PoolID: pool.ID, From: from, To: to, Reason: "2 waiting <jobs> need more workers.",
 		Inputs: []byte(`{"waitingJobs": 2, "busy": 1, "idle": 2, "booting": 0}`), Error: "no <quota>",
 	}))
@@ -58,8 +60,8 @@ func TestPools(t *testing.T) {
 
 		b := operator(t)
 		require.Contains(t, b.get(t, "/pools").Body, "reelay pools apply -f pools.yaml")
-		pool := b.pool(t, "l4", func(s *models.PoolSpec) { s.Zones, s.PricePerHourUSD, s.MinWorkers = []string{"a", "b"}, 0.28, 1 })
-		b.pool(t, "night", func(s *models.PoolSpec) { s.ActiveHours = "0 0 1 1 * for 1m" })
+		pool := b.pool(t, "l4", func(s *capacity.PoolSpec) { s.Zones, s.PricePerHourUSD, s.MinWorkers = []string{"a", "b"}, 0.28, 1 })
+		b.pool(t, "night", func(s *capacity.PoolSpec) { s.ActiveHours = "0 0 1 1 * for 1m" })
 		b.pool(t, "stopped", nil)
 		b.Exec(t, "UPDATE pools SET paused_at = now() WHERE name = 'stopped'")
 		b.decide(t, pool, 0, 1)
@@ -79,7 +81,7 @@ func TestPools(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		pool := b.pool(t, "l4", func(s *models.PoolSpec) { s.Settings = []byte(`{"note": "<b>"}`) })
+		pool := b.pool(t, "l4", func(s *capacity.PoolSpec) { s.Settings = []byte(`{"note": "<b>"}`) })
 		worker := b.Worker(t, "one")
 		b.Exec(t, "UPDATE workers SET pool_id = ? WHERE id = ?", pool.ID, worker.WorkerID)
 		b.Exec(t, "UPDATE pools SET backoff_until = now() + interval '1 hour', backoff_class = 'QUOTA', backoff_reason = 'too many <GPUs>', refusals = 1")
@@ -87,7 +89,7 @@ func TestPools(t *testing.T) {
 		b.Exec(t, `UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quoted_at = now() - interval '3 h', quote_stale_at = now() - interval '1 h',
 			quote_problem = 'The source feed gives no <price>.', batch_waits = true,
 			quote_ahead = jsonb_build_array(jsonb_build_object('from', now() + interval '2 h', 'pricePerHourUsd', 0.19))`)
-		require.NoError(t, models.RecordPrices(t.Context(), b.DB))
+		require.NoError(t, capacity.RecordPrices(t.Context(), b.DB))
 		require.NoError(t, b.Checkpoints.Pass(t.Context()))
 		b.withPast(t)
 		b.Exec(t, "UPDATE pools SET created_at = now() - interval '1 day'")
@@ -135,7 +137,7 @@ func TestPools(t *testing.T) {
 		t.Parallel()
 		b := operator(t)
 		free := b.pool(t, "free", nil)
-		dear := b.pool(t, "dear", func(s *models.PoolSpec) { s.PricePerHourUSD = 3.1 })
+		dear := b.pool(t, "dear", func(s *capacity.PoolSpec) { s.PricePerHourUSD = 3.1 })
 
 		require.Contains(t, b.get(t, string(address.Pool(free.ID))).Body, "No chart: a worker cost $0 in the last 24 hours.")
 		priced := b.get(t, string(address.Pool(dear.ID))).Body
@@ -166,7 +168,7 @@ func TestPools(t *testing.T) {
 		b.post(t, "/workers/"+string(worker.WorkerID)+"/terminate", nil)
 		require.Equal(t, "/pools", b.post(t, path+"/delete", nil).Header.Get("Location"))
 		require.Equal(t, http.StatusNotFound, b.get(t, path).Status)
-		entries, err := models.ListAudit(t.Context(), b.DB, string(pool.ID), "", 10)
+		entries, err := access.ListAudit(t.Context(), b.DB, string(pool.ID), "", 10)
 		require.NoError(t, err)
 		var acts []string
 		for _, e := range entries {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/trends"
 	"github.com/stretchr/testify/require"
 )
@@ -42,7 +43,7 @@ func TestQueueLimits(t *testing.T) {
 	b := operator(t)
 	b.Submit(t)
 	require.Regexp(t, `(?s)<tr id="queue-ENTERPRISE-testcard">.*?no pool and no worker serves it`, b.page(t, "/queues"))
-	pool := b.pool(t, "only", func(s *models.PoolSpec) { s.MaxWorkers = 1 })
+	pool := b.pool(t, "only", func(s *capacity.PoolSpec) { s.MaxWorkers = 1 })
 	require.Regexp(t, `(?s)<tr id="queue-ENTERPRISE-testcard">.*?0 of at most 1 worker`, b.page(t, "/queues"))
 	id := b.Worker(t, "one").WorkerID
 	b.Exec(t, "UPDATE workers SET pool_id = ?, status = 'BOOTING', registered_at = NULL, idle_since = NULL, token_hash = NULL WHERE id = ?",
@@ -53,7 +54,7 @@ func TestQueueLimits(t *testing.T) {
 	require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?is-at_maximum.*?<tr id="queue-ENTERPRISE-testcard">.*?is-at_maximum.*?at the maximum of 1 worker<`, list)
 	require.Contains(t, lane, "is-at_maximum")
 
-	b.pool(t, "elsewhere", func(s *models.PoolSpec) { s.Tiers = []models.Tier{models.TierFree} })
+	b.pool(t, "elsewhere", func(s *capacity.PoolSpec) { s.Tiers = []models.Tier{models.TierFree} })
 	require.Contains(t, b.page(t, "/queues/enterprise"), "is-at_maximum", "that pool does not serve the lane")
 	more := b.pool(t, "more", nil)
 	require.NotContains(t, b.page(t, "/queues"), "is-at_maximum")

@@ -9,6 +9,8 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +24,7 @@ func TestQueueList(t *testing.T) {
 		b.resumed(t)
 		b.Submit(t)
 		pool := b.pool(t, "h200", nil)
-		require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+		require.NoError(t, capacity.InsertScalingDecision(t.Context(), b.DB, &capacity.ScalingDecision{
 			PoolID: pool.ID, From: 1, To: 3, Reason: "two <jobs> wait", Inputs: []byte(`{}`),
 		}))
 
@@ -44,7 +46,7 @@ func TestQueueFigures(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		calm := b.NewKey(t, b.NewAccount(t, "calm "+hostile, models.TierEnterprise), models.RoleClient)
+		calm := b.NewKey(t, b.NewAccount(t, "calm "+hostile, models.TierEnterprise), access.RoleClient)
 		first := jobstest.SubmitAs(t, b.Stack, calm, func(*submit.Submission) {})
 		for range 12 {
 			b.Submit(t)

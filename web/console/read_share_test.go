@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,7 +12,7 @@ func TestReadShares(t *testing.T) {
 	t.Parallel()
 
 	b := operator(t)
-	p, err := b.Keys.Authenticate(t.Context(), b.Secrets[models.RoleOperator])
+	p, err := b.Keys.Authenticate(t.Context(), b.Secrets[access.RoleOperator])
 	require.NoError(t, err)
 	end := b.BeginReads(t, p)
 

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +52,7 @@ func TestScheduleForm(t *testing.T) {
 		s, err := b.Schedules.Get(t.Context(), b.Admin, models.ScheduleID(path[len("/schedules/"):]))
 		require.NoError(t, err)
 		require.Equal(t, time.Date(2027, 1, 1, 9, 0, 0, 0, time.UTC), s.StartAt.UTC(), "in its zone")
-		require.Equal(t, []any{models.CatchUpAll, 600, models.RunOverlapSkip, 5, models.DSTGapSkip, models.DSTOverlapLast, models.TierBatch},
+		require.Equal(t, []any{schedules.CatchUpAll, 600, schedules.RunOverlapSkip, 5, schedules.DSTGapSkip, schedules.DSTOverlapLast, models.TierBatch},
 			[]any{s.CatchUp, s.CatchUpWindowSeconds, s.Overlap, s.JitterSeconds, s.DSTGap, s.DSTOverlap, s.Tier})
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, "/schedules/new", valid(nil)).Status, "the name is taken")
 		require.Equal(t, 1, b.Count(t, "schedules"))

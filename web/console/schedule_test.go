@@ -13,13 +13,15 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // schedule makes a schedule of this name that fires at nine each day.
-func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
+func (b *browser) schedule(t *testing.T, name string) *schedules.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{
 		Name: name, Cron: "0 9 * * *", Timezone: "Europe/Berlin", JitterSeconds: 30,
@@ -30,7 +32,7 @@ func (b *browser) schedule(t *testing.T, name string) *models.Schedule {
 }
 
 // filmSchedule makes a schedule of a workflow of two jobs.
-func filmSchedule(t *testing.T, b *browser) *models.Schedule {
+func filmSchedule(t *testing.T, b *browser) *schedules.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Create(t.Context(), b.Client, schedule.Input{Name: "nightly", EverySeconds: 3600,
 		Request: schedule.Request{Workflow: &workflow.Input{
@@ -44,7 +46,7 @@ func filmSchedule(t *testing.T, b *browser) *models.Schedule {
 }
 
 // reloaded reads a schedule again.
-func (b *browser) reloaded(t *testing.T, s *models.Schedule) *models.Schedule {
+func (b *browser) reloaded(t *testing.T, s *schedules.Schedule) *schedules.Schedule {
 	t.Helper()
 	s, err := b.Schedules.Get(t.Context(), b.Admin, s.ID)
 	require.NoError(t, err)
@@ -162,7 +164,7 @@ func TestSchedule(t *testing.T) {
 		f := b.formTo(t, address.Schedule(s.ID), address.Schedule(s.ID)+"/trigger")
 		fired := b.post(t, f.action, f.fields)
 		require.Equal(t, http.StatusSeeOther, fired.Status, fired.Body)
-		slots, err := models.ListSlots(t.Context(), b.DB, s.ID, time.Time{}, 1)
+		slots, err := schedules.ListSlots(t.Context(), b.DB, s.ID, time.Time{}, 1)
 		require.NoError(t, err)
 		made := address.Workflow(slots[0].WorkflowID)
 
@@ -287,7 +289,7 @@ func TestSchedule(t *testing.T) {
 
 		b := operator(t)
 		s := b.schedule(t, "news")
-		logInAs(t, b, models.RoleViewer)
+		logInAs(t, b, access.RoleViewer)
 
 		for path, buttons := range map[string]int{address.Schedule(s.ID): 1, address.Schedule(s.ID) + "/pause": 1, address.Schedule(s.ID) +
 			"/delete": 1} {

@@ -22,6 +22,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +51,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	t.Helper()
 	b = admin(t)
 	b.withPast(t)
-	pool := b.pool(t, "h200-europe-west4", func(s *models.PoolSpec) {
+	pool := b.pool(t, "h200-europe-west4", func(s *capacity.PoolSpec) {
 		s.Region, s.Zones, s.GPUType, s.PricePerHourUSD, s.MaxWorkers = "europe-west4", []string{"europe-west4-b"}, "h200", 3.1, 6
 	})
 	crew := make([]jobs.Principal, 6)
@@ -78,7 +79,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	for _, scene := range scenes[3:8] {
 		jobstest.SubmitAs(t, b.Stack, b.Client, func(in *submit.Submission) { in.Prompt = scene.prompt })
 	}
-	require.NoError(t, models.InsertScalingDecision(t.Context(), b.DB, &models.ScalingDecision{
+	require.NoError(t, capacity.InsertScalingDecision(t.Context(), b.DB, &capacity.ScalingDecision{
 		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.",
 		Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
 	}))
@@ -90,7 +91,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 }
 
 // member is a worker of the exhibit's pool.
-func (b *browser) member(t *testing.T, pool *models.Pool, n int) jobs.Principal {
+func (b *browser) member(t *testing.T, pool *capacity.Pool, n int) jobs.Principal {
 	t.Helper()
 	_, secret, err := b.Registrar.Register(t.Context(), b.Enrolment, fleet.Registration{
 		Provider: pool.Provider, ProviderInstanceID: fmt.Sprintf("%s-%d", pool.Name, n), GPUCount: 1, PoolID: pool.ID, Region: pool.Region,

@@ -11,7 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +28,7 @@ func TestSlowReader(t *testing.T) {
 	var err error
 	client.Jar, err = cookiejar.New(nil)
 	require.NoError(t, err)
-	login, err := client.PostForm(server.URL+"/login", url.Values{"key": {s.Secrets[models.RoleOperator]}})
+	login, err := client.PostForm(server.URL+"/login", url.Values{"key": {s.Secrets[access.RoleOperator]}})
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, login.Body)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,7 +118,7 @@ func TestRoleStory(t *testing.T) {
 	t.Parallel()
 
 	b := stranger(t)
-	b.NewMember(t, "ana@example.com", models.RoleOperator)
+	b.NewMember(t, "ana@example.com", access.RoleOperator)
 	members, err := b.Members.List(t.Context(), b.Admin)
 	require.NoError(t, err)
 	login := url.Values{"email": {"ana@example.com"}, "password": {jobstest.Password}}
@@ -126,7 +127,7 @@ func TestRoleStory(t *testing.T) {
 	path := "/jobs/" + string(job.ID)
 	require.Contains(t, b.page(t, path), `href="`+path+`/cancel"`)
 
-	viewer := models.RoleViewer
+	viewer := access.RoleViewer
 	_, err = b.Members.Update(t.Context(), b.Admin, members[0].ID, auth.MemberUpdate{Role: &viewer})
 	require.NoError(t, err)
 

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/system"
 	"github.com/stretchr/testify/require"
 )
@@ -116,7 +117,7 @@ func TestDoctorPage(t *testing.T) {
 			t.Error("a viewer ran the checks")
 			return nil, nil
 		})
-		logInAs(t, b, models.RoleViewer)
+		logInAs(t, b, access.RoleViewer)
 
 		require.Contains(t, b.get(t, "/doctor").Body, "Run the checks")
 		for range b.stream(t, "/doctor/live", "") { // it ends

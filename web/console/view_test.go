@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,7 +51,7 @@ func TestViews(t *testing.T) {
 		b := operator(t)
 		b.Submit(t)
 		id := models.NewViewID()
-		require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: id, Owner: "somebody", Shared: true, Name: "Old",
+		require.NoError(t, joblist.PutSavedView(t.Context(), b.DB, &joblist.SavedView{ID: id, Owner: "somebody", Shared: true, Name: "Old",
 			Query: "q=colour%3Ared"}))
 
 		require.Contains(t, b.get(t, "/views").Body,
@@ -71,7 +72,7 @@ func TestViews(t *testing.T) {
 
 		b := operator(t)
 		id := models.NewViewID()
-		require.NoError(t, models.PutSavedView(t.Context(), b.DB, &models.SavedView{ID: id, Owner: "somebody", Name: "Private"}))
+		require.NoError(t, joblist.PutSavedView(t.Context(), b.DB, &joblist.SavedView{ID: id, Owner: "somebody", Name: "Private"}))
 
 		require.NotContains(t, b.get(t, "/views").Body, "Private")
 		require.Equal(t, http.StatusNotFound, b.get(t, "/views/"+string(id)+"/edit").Status)

@@ -12,7 +12,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/static"
 	"github.com/stretchr/testify/require"
@@ -21,7 +21,7 @@ import (
 // noticing is a provider that gives notice of preemptions.
 type noticing struct{ fleet.Preemptor }
 
-func (*noticing) Preempt(context.Context, *models.Pool, fleet.Instance, time.Duration) error {
+func (*noticing) Preempt(context.Context, *capacity.Pool, fleet.Instance, time.Duration) error {
 	return nil
 }
 
@@ -56,7 +56,7 @@ func TestFlash(t *testing.T) {
 			told, _, _ := strings.Cut(rest, "</p>")
 			return told
 		}
-		spot := b.member(t, b.pool(t, "cloud", func(s *models.PoolSpec) { s.Zones = []string{"a"} }), 1)
+		spot := b.member(t, b.pool(t, "cloud", func(s *capacity.PoolSpec) { s.Zones = []string{"a"} }), 1)
 		b.Fleet.Providers = map[string]fleet.Provider{"static": &noticing{}}
 		b.Submit(t)
 		b.Lease(t, spot)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -165,7 +166,7 @@ func TestWorkersAct(t *testing.T) {
 		require.Contains(t, b.get(t, "/workers/act?verb=drain").Body, "None of the chosen workers can be acted on.")
 		require.Contains(t, b.get(t, "/workers/act?"+form("preempt", static).Encode()).Body, "cannot give notice of a preemption.")
 		viewer := serve(t, b.Stack, configure(b.Stack))
-		logInAs(t, viewer, models.RoleViewer)
+		logInAs(t, viewer, access.RoleViewer)
 		require.Contains(t, viewer.get(t, "/workers/act?"+form("drain", static).Encode()).Body, "Drain 1 worker?")
 		require.Equal(t, http.StatusForbidden, viewer.post(t, "/workers/act", form("drain", static)).Status)
 		require.Equal(t, models.WorkerIdle, b.worker(t, static).Status)

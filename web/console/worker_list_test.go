@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +29,7 @@ func TestGPULine(t *testing.T) {
 	require.NoError(t, err)
 	page := "/workers/" + string(worker.WorkerID)
 	require.Contains(t, b.get(t, page).Body, "n/a: it ran no job, or its GPUs do not tell.")
-	_, err = models.PutGPUMinute(t.Context(), b.DB, time.Now().Truncate(time.Minute))
+	_, err = capacity.PutGPUMinute(t.Context(), b.DB, time.Now().Truncate(time.Minute))
 	require.NoError(t, err)
 	shown := b.get(t, page).Body
 	require.Contains(t, shown, `aria-label="Utilization over 1 min: 97 to 97 %, now 97 %"`)

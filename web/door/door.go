@@ -15,7 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/urlkey"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // Authenticate returns the holder of a key, or UNAUTHENTICATED.
@@ -23,7 +23,7 @@ type Authenticate func(ctx context.Context, secret string) (jobs.Principal, erro
 
 // Admit returns the caller of a request and the request's key. It returns FORBIDDEN if the
 // key lacks the permissions of the role. A VIEWER may read with GET what the role may.
-func Admit(r *http.Request, authenticate Authenticate, role models.Role) (p jobs.Principal, secret string, err error) {
+func Admit(r *http.Request, authenticate Authenticate, role access.Role) (p jobs.Principal, secret string, err error) {
 	if urlkey.IsIn(r.URL.Query()) {
 		return p, "", refuse(http.StatusBadRequest, BadHeader, urlkey.Refusal)
 	}

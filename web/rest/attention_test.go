@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/features/attention"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ func TestAttention(t *testing.T) {
 
 	a := newAPI(t)
 	const path = "/api/v1/attention"
-	operator := as(a.Secrets[models.RoleOperator])
+	operator := as(a.Secrets[access.RoleOperator])
 	calm := a.ask(t, http.MethodGet, path, "", operator)
 	_, err := a.Operator.PauseQueue(t.Context(), a.Admin, models.TierPro, "", "ticket 4711")
 	require.NoError(t, err)

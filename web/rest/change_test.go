@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,7 @@ func TestListChanges(t *testing.T) {
 	_, err = a.Operator.Halt(t.Context(), a.Admin, []models.HaltTarget{models.HaltLeases}, "storage")
 	require.NoError(t, err)
 	const path = "/api/v1/changes"
-	viewer := as(a.Secrets[models.RoleViewer])
+	viewer := as(a.Secrets[access.RoleViewer])
 
 	got := a.ask(t, http.MethodGet, path+"?kind=queue", "", viewer)
 	require.Equal(t, http.StatusOK, got.status, got.raw)

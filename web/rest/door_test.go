@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,12 +34,12 @@ func TestDoor(t *testing.T) {
 		want               string
 	}{
 		"no key":                       {"GET", one, "", h("Authorization"), "401 UNAUTHENTICATED"},
-		"another scheme":               {"GET", one, "", h("Authorization", "Basic "+a.Secrets[models.RoleClient]), "401 UNAUTHENTICATED"},
+		"another scheme":               {"GET", one, "", h("Authorization", "Basic "+a.Secrets[access.RoleClient]), "401 UNAUTHENTICATED"},
 		"an unknown key":               {"GET", one, "", as("rl_nobody"), "401 UNAUTHENTICATED"},
 		"a key of 30 kB":               {"GET", one, "", as("rl_" + strings.Repeat("x", 30_000)), "401 UNAUTHENTICATED"},
 		"a JWT without a signature":    {"GET", one, "", as(jwt("none", "")), "401 UNAUTHENTICATED"},
 		"a signed JWT":                 {"GET", one, "", as(jwt("HS256", strings.Repeat("s", 32))), "401 UNAUTHENTICATED"},
-		"a worker's enrolment key":     {"GET", one, "", as(a.Secrets[models.RoleWorker]), "403 FORBIDDEN"},
+		"a worker's enrolment key":     {"GET", one, "", as(a.Secrets[access.RoleWorker]), "403 FORBIDDEN"},
 		"two keys":                     {"GET", one, "", h("Authorization", "Bearer a", "Bearer b"), "400 INVALID_INPUT Authorization"},
 		"a key in the URL":             {"GET", one + "?api_key=x", "", nil, "400 INVALID_INPUT"},
 		"a key in the URL by its look": {"GET", one + "?x=rl_abc", "", nil, "400 INVALID_INPUT"},
@@ -62,7 +63,7 @@ func TestDoor(t *testing.T) {
 		"a list as pages":              {"GET", videos, "", h("Accept", "text/html"), "406 INVALID_INPUT"},
 		"a list as a stream":           {"GET", "/api/v1/jobs", "", h("Accept", "text/event-stream"), "406 INVALID_INPUT"},
 		"a list without a key":         {"GET", "/api/v1/jobs", "", h("Authorization"), "401 UNAUTHENTICATED"},
-		"a list for a worker":          {"GET", videos, "", as(a.Secrets[models.RoleWorker]), "403 FORBIDDEN"},
+		"a list for a worker":          {"GET", videos, "", as(a.Secrets[access.RoleWorker]), "403 FORBIDDEN"},
 		"models without a key":         {"GET", "/api/v1/models", "", h("Authorization"), "401 UNAUTHENTICATED"},
 		"a preflight":                  {"OPTIONS", videos, "", h("Origin", "https://evil.example"), "405 INVALID_INPUT"},
 		"an overridden method":         {"GET", one, "", h("X-Http-Method-Override", "DELETE"), "200 "},

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,7 +13,7 @@ func TestHalts(t *testing.T) {
 
 	a := newAPI(t)
 	const path = "/api/v1/halts"
-	operator := as(a.Secrets[models.RoleOperator])
+	operator := as(a.Secrets[access.RoleOperator])
 	ask := func(method, path, body string) answer { return a.ask(t, method, path, body, operator) }
 
 	halted := ask(http.MethodPost, path, `{"what": ["leases"], "reason": "the storage is moved"}`)

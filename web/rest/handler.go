@@ -14,7 +14,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -54,7 +54,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		h.inside.ServeHTTP(w, r)
 		return nil
 	}
-	p, secret, err := door.Admit(r, h.authenticate, models.RoleClient)
+	p, secret, err := door.Admit(r, h.authenticate, access.RoleClient)
 	if err != nil {
 		return err
 	}

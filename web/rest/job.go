@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // jobRequest submits a job of any type.
@@ -208,7 +209,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 	}
 	switch value(asked.Priority) {
 	case "critical":
-		if !p.May(models.RoleOperator) {
+		if !p.May(access.RoleOperator) {
 			return submission, apierror.New(apierror.CodeForbidden, "The priority critical is for operators.").In("priority")
 		}
 		submission.Tier = models.TierCritical

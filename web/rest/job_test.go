@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +67,7 @@ func TestCreateJob(t *testing.T) {
 		}
 		critical := `{"priority": "critical", "payload": {"prompt": "x"}}`
 		require.Equal(t, http.StatusForbidden, a.ask(t, http.MethodPost, work, critical, nil).status)
-		got := a.ask(t, http.MethodPost, work, critical, as(a.Secrets[models.RoleOperator]))
+		got := a.ask(t, http.MethodPost, work, critical, as(a.Secrets[access.RoleOperator]))
 		require.Equal(t, http.StatusCreated, got.status, got.raw)
 		require.Equal(t, models.TierCritical, a.Reload(t, models.JobID(got.body["job_id"].(string))).Tier)
 	})
@@ -335,7 +336,7 @@ func TestQueueStats(t *testing.T) {
 		a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}, "execute_at": time.Now().Add(time.Hour)})
 		a.Exec(t, "INSERT INTO queue_pauses (lane, paused, changed_by, changed_at, reason) VALUES ('BATCH', true, 'test', '2026-01-31T12:00:00Z', 'why'), ('PRO', false, 'test', DEFAULT, NULL)")
 
-		got := a.ask(t, http.MethodGet, "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))
+		got := a.ask(t, http.MethodGet, "/api/v1/queue/stats", "", as(a.Secrets[access.RoleOperator]))
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
 		require.Equal(t, map[string]any{"waiting": 1.0, "active": 1.0, "completed": 1.0, "failed": 0.0, "delayed": 1.0, "paused": 1.0,

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func postWorkflow(t *testing.T, large *httpguard.LargeBodies) func(account strin
 	length int64) *httptest.ResponseRecorder {
 	api := rest.New(rest.Config{Large: large, Keys: &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal,
 		error) {
-		return jobs.Principal{AccountID: models.AccountID(secret), Role: models.RoleClient}, nil
+		return jobs.Principal{AccountID: models.AccountID(secret), Role: access.RoleClient}, nil
 	}}})
 	return func(account string, body io.Reader, length int64) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/workflows", body)

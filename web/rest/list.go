@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 )
 
 // ListInput narrows a list of jobs and asks for one page of it.
@@ -26,8 +27,8 @@ type ListInput struct {
 // listNames are the request's names of the domain's fields.
 var listNames = map[string]string{"filter.search": "search", "filter.type": "job_type", "filter.model": "model", "filter.userId": "user_id"}
 
-func (in *ListInput) filter() (f models.JobFilter, err error) {
-	f = models.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID}
+func (in *ListInput) filter() (f joblist.JobFilter, err error) {
+	f = joblist.JobFilter{Search: in.Search, Model: in.Model, UserID: in.UserID}
 	if f.CreatedAfter, err = readTime("created_after", in.CreatedAfter); err != nil {
 		return f, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,7 @@ func query(pairs ...string) string {
 func (a *api) stranger(t *testing.T) http.Header {
 	t.Helper()
 	account := a.NewAccount(t, "stranger", models.TierPro)
-	_, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "stranger"})
+	_, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: account.ID, Role: access.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	return as(secret)
 }
@@ -171,7 +172,7 @@ func TestList(t *testing.T) {
 			next := a.get(t, path+query("limit", "1")).body["next"].(string)
 			got := a.ask(t, http.MethodGet, path+query("limit", "1", "after", next), "", stranger)
 			require.Equal(t, "422 INVALID_INPUT after", fmt.Sprint(got.status, " ", got.code()))
-			require.Len(t, ids(t, a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator]))), 2)
+			require.Len(t, ids(t, a.ask(t, http.MethodGet, path, "", as(a.Secrets[access.RoleOperator]))), 2)
 		}
 	})
 
@@ -212,7 +213,7 @@ func TestList(t *testing.T) {
 				query("after", next, "status", "queued"):             "422 INVALID_INPUT after",
 				query("first", "1"):                                  "422 INVALID_INPUT first",
 				"?status=queued&status=running":                      "400 INVALID_INPUT status",
-				query("search", a.Secrets[models.RoleClient]):        "400 INVALID_INPUT",
+				query("search", a.Secrets[access.RoleClient]):        "400 INVALID_INPUT",
 			} {
 				got := a.get(t, path+q)
 				require.Equal(t, want, fmt.Sprint(got.status, " ", got.code()), "%s: %s", path+q, got.raw)

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
@@ -80,7 +81,7 @@ func (a *api) request(t *testing.T, method, path, body string, header http.Heade
 	t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+a.Secrets[models.RoleClient])
+	req.Header.Set("Authorization", "Bearer "+a.Secrets[access.RoleClient])
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 	"github.com/sv-tools/openapi"
 )
@@ -140,9 +140,9 @@ func TestOpenAPI(t *testing.T) {
 			{work + "/{id}", "get", a.get(t, work+"/"+id)},
 			{work + "/{id}", "get", a.get(t, work+"/"+created.body["job_id"].(string))},
 			{work + "/{id}", "delete", a.ask(t, "DELETE", work+"/"+id, "", nil)},
-			{"/api/v1/queue/stats", "get", a.ask(t, "GET", "/api/v1/queue/stats", "", as(a.Secrets[models.RoleOperator]))},
+			{"/api/v1/queue/stats", "get", a.ask(t, "GET", "/api/v1/queue/stats", "", as(a.Secrets[access.RoleOperator]))},
 			{"/api/v1/queue/stats", "get", a.get(t, "/api/v1/queue/stats")},
-			{"/api/v1/overview", "get", a.ask(t, "GET", "/api/v1/overview", "", as(a.Secrets[models.RoleOperator]))},
+			{"/api/v1/overview", "get", a.ask(t, "GET", "/api/v1/overview", "", as(a.Secrets[access.RoleOperator]))},
 		} {
 			media := "application/json"
 			if c.got.status >= 400 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func TestOverview(t *testing.T) {
 	a.Submit(t)
 	const path = "/api/v1/overview"
 
-	got := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleViewer]))
+	got := a.ask(t, http.MethodGet, path, "", as(a.Secrets[access.RoleViewer]))
 
 	require.Equal(t, http.StatusOK, got.status, got.raw)
 	require.Equal(t, 1.0, got.body["queued"])
@@ -35,8 +35,8 @@ func TestDesiredWorkers(t *testing.T) {
 		a.Submit(t)
 		const path = "/api/v1/pools/fakes/desired"
 
-		got := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator]))
-		unknown := a.ask(t, http.MethodGet, "/api/v1/pools/nonesuch/desired", "", as(a.Secrets[models.RoleOperator]))
+		got := a.ask(t, http.MethodGet, path, "", as(a.Secrets[access.RoleOperator]))
+		unknown := a.ask(t, http.MethodGet, "/api/v1/pools/nonesuch/desired", "", as(a.Secrets[access.RoleOperator]))
 		client := a.get(t, path)
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)

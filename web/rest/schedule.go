@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 )
 
@@ -276,7 +277,7 @@ func (s *service) createSchedule(ctx context.Context, in *scheduleInput) (*sched
 	made, err := s.Schedules.Create(ctx, p, schedule.Input{
 		Name: value(asked.Name), DefaultName: asked.Name == nil, IdempotencyKey: key,
 		Cron: value(asked.CronExpression), EverySeconds: lo.FromPtr(asked.EverySeconds), Timezone: value(asked.Timezone),
-		CatchUp: models.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: models.RunOverlap(strings.ToUpper(value(asked.Overlap))),
+		CatchUp: schedules.CatchUp(strings.ToUpper(value(asked.CatchUp))), Overlap: schedules.RunOverlap(strings.ToUpper(value(asked.Overlap))),
 		StartAt: asked.StartAt, EndAt: asked.EndAt, Request: request,
 	})
 	if err != nil {
@@ -310,7 +311,7 @@ func (s *service) listSchedules(ctx context.Context, in *schedulePage) (*schedul
 }
 
 // viewSchedule is the response with a schedule.
-func viewSchedule(ctx context.Context, one *models.Schedule) *scheduleOutput[scheduleView] {
+func viewSchedule(ctx context.Context, one *schedules.Schedule) *scheduleOutput[scheduleView] {
 	return &scheduleOutput[scheduleView]{Location: callerOf(ctx).base + schedulesPath + "/" + string(one.ID),
 		Body: scheduleView{one.ID, scheduleFacts{
 			Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),

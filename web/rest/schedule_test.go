@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,7 +46,7 @@ func TestSchedules(t *testing.T) {
 
 	require.Equal(t, map[string]any{"per_minute": 1.0 / 60, "max_per_minute": 3000.0, "waiting": 0.0, "max_waiting": 6000.0},
 		a.get(t, path).body["slots"])
-	all := a.ask(t, http.MethodGet, path, "", as(a.Secrets[models.RoleOperator])).body
+	all := a.ask(t, http.MethodGet, path, "", as(a.Secrets[access.RoleOperator])).body
 	require.Len(t, all["schedules"], 1)
 	require.Nil(t, all["slots"], "an operator sees the schedules of all accounts")
 
@@ -78,7 +79,7 @@ func TestSchedules(t *testing.T) {
 	require.Equal(t, http.StatusCreated, old.status, old.raw)
 	require.True(t, strings.HasSuffix(old.header.Get("Location"), alias+"/"+old.body["recurring_id"].(string)))
 	require.Equal(t, http.StatusNoContent, a.ask(t, http.MethodDelete, alias+"/"+old.body["recurring_id"].(string), "", nil).status)
-	stranger := as(a.Secrets[models.RoleOperator])
+	stranger := as(a.Secrets[access.RoleOperator])
 	require.Len(t, a.ask(t, http.MethodGet, path, "", stranger).body["schedules"], 1, "operators see all")
 
 	for says, change := range map[string]map[string]any{

@@ -13,7 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
@@ -36,7 +36,7 @@ func TestSlowReader(t *testing.T) {
 	follow := func(server *httptest.Server) *follower {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+videos+"/"+string(job.ID)+"/events", nil)
 		require.NoError(t, err)
-		req.Header = http.Header{"Accept": {"text/event-stream"}, "Authorization": {"Bearer " + s.Secrets[models.RoleClient]}}
+		req.Header = http.Header{"Accept": {"text/event-stream"}, "Authorization": {"Bearer " + s.Secrets[access.RoleClient]}}
 		res, err := server.Client().Do(req)
 		require.NoError(t, err)
 		t.Cleanup(func() { res.Body.Close() })

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -296,7 +297,7 @@ func TestGetVideo(t *testing.T) {
 		a := newAPI(t)
 		job := a.completed(t)
 		stranger, secret, err := a.Keys.Create(t.Context(), a.Admin, auth.NewKey{AccountID: a.NewAccount(t, "stranger", models.TierPro).ID,
-			Role: models.RoleClient, Name: "stranger"})
+			Role: access.RoleClient, Name: "stranger"})
 		require.NoError(t, err)
 		require.NotEmpty(t, stranger)
 		for _, path := range []string{"/api/v1/jobs/", videos + "/"} {

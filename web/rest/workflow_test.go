@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,11 +86,11 @@ func TestNodesOfWorkflows(t *testing.T) {
 	a := newAPI(t)
 	w := a.SubmitWorkflow(t, a.Client, "film", "a", "b", "c", "d")
 	path := "/api/v1/workflows/" + string(w.ID) + "/nodes/"
-	a.NewKey(t, a.Account, models.RoleViewer)
+	a.NewKey(t, a.Account, access.RoleViewer)
 	worker := a.Worker(t, "one")
 	_, fence := a.Lease(t, worker)
 	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "other", models.TierPro).ID,
-		Role: models.RoleClient, Name: "stranger"})
+		Role: access.RoleClient, Name: "stranger"})
 	require.NoError(t, err)
 	entries := a.Count(t, "audit_log")
 
@@ -97,8 +98,8 @@ func TestNodesOfWorkflows(t *testing.T) {
 		key, code, says string
 	}{
 		path + "b/skip":                        {stranger, "NOT_FOUND", "no such workflow"},
-		path + "c/skip":                        {a.Secrets[models.RoleViewer], "FORBIDDEN", "role VIEWER"},
-		path + "d/skip":                        {a.Secrets[models.RoleWorker], "FORBIDDEN", ""},
+		path + "c/skip":                        {a.Secrets[access.RoleViewer], "FORBIDDEN", "role VIEWER"},
+		path + "d/skip":                        {a.Secrets[access.RoleWorker], "FORBIDDEN", ""},
 		path + "b/override?parent=a":           {stranger, "NOT_FOUND", "no such workflow"},
 		path + "a/skip":                        {"", "CONFLICT", "The node a is running: cancel its job first."},
 		path + "x/skip":                        {"", "NOT_FOUND key", "no such node"},
@@ -110,7 +111,7 @@ func TestNodesOfWorkflows(t *testing.T) {
 		"/api/v1/workflows/wfl_x/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
 		"/api/v1/workflows/wfl_00000000-0000-7000-8000-000000000000/nodes/a/skip": {"", "NOT_FOUND", "no such workflow"},
 	} {
-		header := as(a.Secrets[models.RoleClient])
+		header := as(a.Secrets[access.RoleClient])
 		if c.key != "" {
 			header = as(c.key)
 		}
@@ -120,7 +121,7 @@ func TestNodesOfWorkflows(t *testing.T) {
 	}
 	require.Equal(t, entries, a.Count(t, "audit_log"), "refusals")
 
-	operator := as(a.Secrets[models.RoleOperator])
+	operator := as(a.Secrets[access.RoleOperator])
 	skipped := a.ask(t, http.MethodPost, path+"c/skip", "", operator)
 	require.Equal(t, http.StatusOK, skipped.status, skipped.raw)
 	again := a.ask(t, http.MethodPost, path+"c/skip", "", operator)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ func TestSlowUploads_DoNotDelayOtherAccounts(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		api := videos.New(videos.Config{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
-			return jobs.Principal{AccountID: models.AccountID(secret), Role: models.RoleClient}, nil
+			return jobs.Principal{AccountID: models.AccountID(secret), Role: access.RoleClient}, nil
 		}})
 		post := func(ctx context.Context, account string, body io.Reader) *httptest.ResponseRecorder {
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/videos", body)

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
 )
@@ -59,7 +60,7 @@ func open(t *testing.T) *desk {
 // official returns the official client with its defaults.
 func (d *desk) official(options ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
-		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey(d.Secrets[models.RoleClient]),
+		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey(d.Secrets[access.RoleClient]),
 	}, options...)...)
 }
 
@@ -82,7 +83,7 @@ func (d *desk) do(t *testing.T, method, path, contentType string, body io.Reader
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, body)
 	require.NoError(t, err)
-	req.Header.Set("Authorization", "Bearer "+d.Secrets[models.RoleClient])
+	req.Header.Set("Authorization", "Bearer "+d.Secrets[access.RoleClient])
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/stretchr/testify/require"
 )
@@ -350,8 +351,8 @@ func TestRoutes(t *testing.T) {
 
 		d := open(t)
 		id := d.create(t, boat)
-		for _, authorization := range []string{"", "Bearer", "Bearer rl_unknown", "Basic " + d.Secrets[models.RoleClient],
-			d.Secrets[models.RoleClient]} {
+		for _, authorization := range []string{"", "Bearer", "Bearer rl_unknown", "Basic " + d.Secrets[access.RoleClient],
+			d.Secrets[access.RoleClient]} {
 			got := d.do(t, http.MethodGet, "/v1/videos/"+id, "", nil, "Authorization", authorization)
 			require.Equal(t, http.StatusUnauthorized, got.Status, authorization)
 			requireError(t, got, "invalid_request_error", "invalid_api_key", "")
@@ -359,7 +360,7 @@ func TestRoutes(t *testing.T) {
 			require.Contains(t, message, "OPENAI_API_KEY")
 			require.NotContains(t, message, "header", "OpenAI's clients write it")
 		}
-		got := d.do(t, http.MethodGet, "/v1/videos", "", nil, "Authorization", "Bearer "+d.Secrets[models.RoleWorker])
+		got := d.do(t, http.MethodGet, "/v1/videos", "", nil, "Authorization", "Bearer "+d.Secrets[access.RoleWorker])
 		require.Equal(t, http.StatusForbidden, got.Status)
 		requireError(t, got, "invalid_request_error", "insufficient_permissions", "")
 	})
@@ -383,10 +384,10 @@ func TestRoutes(t *testing.T) {
 		id := d.create(t, boat)
 		d.render(t)
 		_, stranger, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.NewAccount(t, "other", models.TierPro).ID,
-			Role: models.RoleClient, Name: "other"})
+			Role: access.RoleClient, Name: "other"})
 		require.NoError(t, err)
 		unknown := models.VideoID(models.NewJobID())
-		for _, secret := range []string{stranger, d.Secrets[models.RoleOperator]} {
+		for _, secret := range []string{stranger, d.Secrets[access.RoleOperator]} {
 			for _, request := range []string{"GET /v1/videos/%s", "DELETE /v1/videos/%s", "GET /v1/videos/%s/content", "POST /v1/videos/%s/remix",
 				"GET /v1/videos?after=%s"} {
 				ask := func(id string) answer {

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -135,7 +136,7 @@ func TestRetry(t *testing.T) {
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper ship"}`, count, "1"))
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "seconds": "8"}`, count, "1"))
 		require.NotEqual(t, first, d.create(t, `{"prompt": "a paper boat", "model": "sora-2-pro"}`, count, "1"))
-		_, other, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		_, other, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: access.RoleClient, Name: "another"})
 		require.NoError(t, err)
 		require.NotEqual(t, first, d.create(t, boat, count, "1", "Authorization", "Bearer "+other))
 		require.Equal(t, 9, d.Count(t, "jobs"))
@@ -215,7 +216,7 @@ func TestRetry(t *testing.T) {
 
 		d := open(t)
 		id := d.create(t, boat)
-		_, secret, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: models.RoleClient, Name: "another"})
+		_, secret, err := d.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: d.Account.ID, Role: access.RoleClient, Name: "another"})
 		require.NoError(t, err)
 		d.create(t, boat, "Authorization", "Bearer "+secret)
 
@@ -260,7 +261,7 @@ func TestIdempotencyKey(t *testing.T) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/videos", strings.NewReader(boat))
 		require.NoError(t, err)
 		req.Header = http.Header{
-			"Authorization": {"Bearer " + d.Secrets[models.RoleClient]}, "Content-Type": {"application/json"}, "Idempotency-Key": {"two", "two"},
+			"Authorization": {"Bearer " + d.Secrets[access.RoleClient]}, "Content-Type": {"application/json"}, "Idempotency-Key": {"two", "two"},
 		}
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)

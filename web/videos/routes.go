@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -34,7 +35,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	var err error
-	if c.caller, c.secret, err = door.Admit(c.Request, a.Authenticate, models.RoleClient); err != nil {
+	if c.caller, c.secret, err = door.Admit(c.Request, a.Authenticate, access.RoleClient); err != nil {
 		return nil, err
 	}
 	byMethod := a.route(c.URL.Path)

@@ -19,7 +19,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/program"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 const (
@@ -49,7 +49,7 @@ type call struct {
 
 // call runs a pool's program. The call is never nil, and has what the program wrote also if
 // there is an error.
-func (p *Provider) call(ctx context.Context, pool *models.Pool, r request) (*call, error) {
+func (p *Provider) call(ctx context.Context, pool *capacity.Pool, r request) (*call, error) {
 	c := &call{verb: r.Verb, answers: map[string]answer{}, secret: r.Environment["REELAY_API_KEY"]}
 	settings, err := readSettings(pool)
 	if err != nil {

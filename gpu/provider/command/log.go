@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/program"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"golang.org/x/time/rate"
 )
 
@@ -34,7 +34,7 @@ type stderrLog struct {
 	allowed func() (omitted int, ok bool)
 }
 
-func (p *Provider) logOf(c *call, pool *models.Pool) *stderrLog {
+func (p *Provider) logOf(c *call, pool *capacity.Pool) *stderrLog {
 	return &stderrLog{call: c, pool: pool.Name, allowed: func() (int, bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *stderrLog) read(from io.Reader) {
 }
 
 // noteStrangers logs once per pool that a program lists machines of others.
-func (p *Provider) noteStrangers(ctx context.Context, c *call, pool *models.Pool, n int) {
+func (p *Provider) noteStrangers(ctx context.Context, c *call, pool *capacity.Pool, n int) {
 	if n == 0 {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,7 +69,7 @@ type cloud struct {
 	*command.Provider
 	folder string // of the program, which can write there
 	key    string
-	pool   *models.Pool
+	pool   *capacity.Pool
 }
 
 // setup makes a provider whose program is a shell script.
@@ -87,7 +88,7 @@ func setupIn(t *testing.T, folder, program string) *cloud {
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	c := &cloud{folder: folder, key: key}
 	c.Provider = command.New(command.Config{Folder: folder, Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example", KeyFile: file}})
-	c.pool = &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	c.pool = &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "spot", Provider: command.Name, Region: "eu-1", Zones: []string{"eu-1a"}, GPUType: "L4", MachineType: "big",
 		CapacityClass: models.CapacitySpot,
 		Models:        []string{"testcard", "other"},

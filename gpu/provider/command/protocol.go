@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // The verbs are a program's only argument.
@@ -51,7 +52,7 @@ type requestInstance struct {
 	Arguments []string `json:"arguments,omitempty"`
 }
 
-func describe(pool *models.Pool) requestPool {
+func describe(pool *capacity.Pool) requestPool {
 	return requestPool{
 		ID: pool.ID, Name: pool.Name, Region: pool.Region, Zones: append([]string{}, pool.Zones...),
 		MachineType: pool.MachineType, GPUType: pool.GPUType,

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Name is the provider's name, in pools and at registration.
@@ -56,7 +57,7 @@ func (*Provider) CreateLimit() time.Duration { return maxSeconds*time.Second + s
 
 // Create implements [fleet.Provider]. An instance of which the program says nothing gets a
 // Transient error: it may exist.
-func (p *Provider) Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []fleet.Created {
+func (p *Provider) Create(ctx context.Context, pool *capacity.Pool, requestID string, ids []string) []fleet.Created {
 	agent, err := p.config.Enrolment.Environment()
 	if err != nil {
 		return fleet.Undone(ids, fleet.Refuse(fleet.Permission, "no machine can be created: %w", err))
@@ -74,7 +75,7 @@ func (p *Provider) Create(ctx context.Context, pool *models.Pool, requestID stri
 }
 
 // Delete implements [fleet.Provider].
-func (p *Provider) Delete(ctx context.Context, pool *models.Pool, instances []fleet.Instance) map[string]error {
+func (p *Provider) Delete(ctx context.Context, pool *capacity.Pool, instances []fleet.Instance) map[string]error {
 	r := request{Verb: verbDelete}
 	for _, i := range instances {
 		r.Instances = append(r.Instances, requestInstance{ID: i.ID, Zone: i.Zone})
@@ -89,7 +90,7 @@ func (p *Provider) Delete(ctx context.Context, pool *models.Pool, instances []fl
 }
 
 // Preempt implements [fleet.Preemptor]. A program is free not to know the verb.
-func (p *Provider) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, notice time.Duration) error {
+func (p *Provider) Preempt(ctx context.Context, pool *capacity.Pool, instance fleet.Instance, notice time.Duration) error {
 	seconds := int(notice.Round(time.Second).Seconds())
 	r := request{Verb: verbPreempt, NoticeSeconds: &seconds, Instances: []requestInstance{{ID: instance.ID, Zone: instance.Zone}}}
 	if err := p.resultsOf(ctx, pool, r)[instance.ID].err; err != nil {
@@ -105,7 +106,7 @@ type result struct {
 }
 
 // resultsOf runs the program and returns a result for each instance of the request.
-func (p *Provider) resultsOf(ctx context.Context, pool *models.Pool, r request) map[string]result {
+func (p *Provider) resultsOf(ctx context.Context, pool *capacity.Pool, r request) map[string]result {
 	results := map[string]result{}
 	c, failed := p.call(ctx, pool, r)
 	for _, i := range r.Instances {
@@ -125,7 +126,7 @@ func (p *Provider) resultsOf(ctx context.Context, pool *models.Pool, r request) 
 
 // List implements [fleet.Provider]. It returns all machines or an error: a machine that is left
 // out counts as gone.
-func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (p *Provider) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	c, err := p.call(ctx, pool, request{Verb: verbList})
 	if err == nil && c.problem != "" {
 		err = fleet.Refuse(fleet.Transient, "the list of the program %s cannot be used%s", c.program, c.because())
@@ -149,13 +150,13 @@ func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instanc
 
 // owns reports whether an instance belongs to a pool: its id is the pool's name, a hyphen, and
 // a part without one. Without the latter, the pool "a" would own those of the pool "a-b".
-func owns(pool *models.Pool, id string) bool {
+func owns(pool *capacity.Pool, id string) bool {
 	rest, found := strings.CutPrefix(id, pool.Name+"-")
 	return found && rest != "" && !strings.Contains(rest, "-")
 }
 
 // FindProgram returns an error if a folder does not have the program of a pool.
-func FindProgram(folder string, pool *models.Pool) error {
+func FindProgram(folder string, pool *capacity.Pool) error {
 	settings, err := readSettings(pool)
 	if err == nil {
 		_, err = find(folder, settings.Program)

@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,7 +134,7 @@ func TestCreate(t *testing.T) {
 }
 
 // instance is an instance of the request of a create.
-func instance(pool *models.Pool, id string) string {
+func instance(pool *capacity.Pool, id string) string {
 	return `{"id": "` + id + `", "arguments": ["` + strings.Join(fleet.AgentArguments("command", pool, id), `", "`) + `"]}`
 }
 
@@ -270,7 +270,7 @@ func TestCheckPool(t *testing.T) {
 		`{"program": "a", "arguments": ["-c"]}`:          `settings have no field "arguments"`,
 		`"a"`:                                            "settings must be a JSON object",
 	} {
-		err := command.CheckPool(&models.Pool{PoolSpec: models.PoolSpec{Settings: []byte(settings)}})
+		err := command.CheckPool(&capacity.Pool{PoolSpec: capacity.PoolSpec{Settings: []byte(settings)}})
 
 		if says == "" {
 			require.NoError(t, err, settings)
@@ -279,5 +279,5 @@ func TestCheckPool(t *testing.T) {
 		require.ErrorContains(t, err, says, settings)
 		require.True(t, apierror.HasCode(err, apierror.CodeInvalidInput), settings)
 	}
-	require.ErrorContains(t, command.CheckPool(&models.Pool{}), "settings.program must")
+	require.ErrorContains(t, command.CheckPool(&capacity.Pool{}), "settings.program must")
 }

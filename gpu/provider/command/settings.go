@@ -11,7 +11,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 const (
@@ -35,12 +35,12 @@ type Settings struct {
 var programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CheckPool checks a pool's settings. It returns INVALID_INPUT for the first that is wrong.
-func CheckPool(pool *models.Pool) error {
+func CheckPool(pool *capacity.Pool) error {
 	_, err := readSettings(pool)
 	return err
 }
 
-func readSettings(pool *models.Pool) (*Settings, error) {
+func readSettings(pool *capacity.Pool) (*Settings, error) {
 	s := &Settings{}
 	decoder := json.NewDecoder(bytes.NewReader(pool.Settings))
 	decoder.DisallowUnknownFields()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 )
 
@@ -16,7 +17,7 @@ var _ fleet.Advisor = (*Provider)(nil)
 
 // Advise implements [fleet.Advisor] with the methods advice.capacityHistory and advice.capacity
 // of Compute Engine, which know Spot machines only.
-func (p *Provider) Advise(ctx context.Context, pool *models.Pool) (*fleet.Advice, error) {
+func (p *Provider) Advise(ctx context.Context, pool *capacity.Pool) (*fleet.Advice, error) {
 	service, m, err := p.of(pool)
 	if err != nil {
 		return nil, err

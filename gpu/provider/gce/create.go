@@ -13,6 +13,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 )
 
@@ -36,7 +37,7 @@ type batch struct {
 // Two machines or more are created with one bulkInsert per zone, one machine with insert.
 // A bulkInsert takes as many machines as a zone has, in one call. The regional bulkInsert
 // would choose zones itself, and not in the pool's order.
-func (p *Provider) Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []fleet.Created {
+func (p *Provider) Create(ctx context.Context, pool *capacity.Pool, requestID string, ids []string) []fleet.Created {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -136,7 +137,7 @@ func rank(preferred bool) int {
 }
 
 // order returns the pool's zones in their order, those that had no machines last.
-func (p *Provider) order(pool *models.Pool) []string {
+func (p *Provider) order(pool *capacity.Pool) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	zones := slices.Clone(pool.Zones)
@@ -146,7 +147,7 @@ func (p *Provider) order(pool *models.Pool) []string {
 	return zones
 }
 
-func (p *Provider) avoid(pool *models.Pool, zone string) {
+func (p *Provider) avoid(pool *capacity.Pool, zone string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stockout[place{pool.ID, zone}] = time.Now().Add(stockoutPause)

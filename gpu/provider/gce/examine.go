@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/cloudresourcemanager/v1"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
@@ -18,7 +19,7 @@ import (
 // Examiner checks whether the pools of the provider can have machines. It creates nothing.
 type Examiner struct {
 	Provider *Provider
-	Pools    []*models.Pool
+	Pools    []*capacity.Pool
 }
 
 var _ doctor.Examiner = (*Examiner)(nil)
@@ -43,7 +44,7 @@ func (e *Examiner) Examine(ctx context.Context) []doctor.Finding {
 	return all
 }
 
-func (e *Examiner) examine(ctx context.Context, pool *models.Pool) []doctor.Finding {
+func (e *Examiner) examine(ctx context.Context, pool *capacity.Pool) []doctor.Finding {
 	x := &examined{provider: e.Provider}
 	var err error
 	x.service, x.machine, err = e.Provider.of(pool)

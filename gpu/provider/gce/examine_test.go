@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/compute/v1"
 )
@@ -29,34 +30,34 @@ func TestExamine(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct {
-		arrange func(*fakegce.Server, *models.Pool)
+		arrange func(*fakegce.Server, *capacity.Pool)
 		check   string
 		level   doctor.Level
 		found   string
 	}{
-		"AllIsWell":   {func(*fakegce.Server, *models.Pool) {}, "", doctor.LevelOK, ""},
-		"BadSettings": {func(_ *fakegce.Server, p *models.Pool) { p.Zones = nil }, "gce-settings", doctor.LevelBroken, "zones is empty"},
-		"NoAccess": {func(s *fakegce.Server, _ *models.Pool) {
+		"AllIsWell":   {func(*fakegce.Server, *capacity.Pool) {}, "", doctor.LevelOK, ""},
+		"BadSettings": {func(_ *fakegce.Server, p *capacity.Pool) { p.Zones = nil }, "gce-settings", doctor.LevelBroken, "zones is empty"},
+		"NoAccess": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 403, Reason: "forbidden",
 				Message: "Required 'compute.instances.list' permission"})
 		}, "gce-credentials", doctor.LevelBroken, "compute.instances.list"},
-		"AnOutage": {func(s *fakegce.Server, _ *models.Pool) {
+		"AnOutage": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 503, Reason: "backendError", Times: -1})
 		}, "gce-credentials", doctor.LevelUnknown, "503"},
-		"APermissionIsMissing": {func(s *fakegce.Server, _ *models.Pool) { s.Deny("compute.instances.create") }, "gce-permissions",
+		"APermissionIsMissing": {func(s *fakegce.Server, _ *capacity.Pool) { s.Deny("compute.instances.create") }, "gce-permissions",
 			doctor.LevelBroken, "compute.instances.create"},
-		"ALargeImage": {func(s *fakegce.Server, _ *models.Pool) {
+		"ALargeImage": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Put("global/images/family/worker", compute.Image{DiskSizeGb: 500})
 		}, "gce-image", doctor.LevelBroken, "500 GB"},
-		"ATypeThatAZoneLacks": {func(_ *fakegce.Server, p *models.Pool) { p.MachineType = "g2-standard-8" }, "gce-machine-type",
+		"ATypeThatAZoneLacks": {func(_ *fakegce.Server, p *capacity.Pool) { p.MachineType = "g2-standard-8" }, "gce-machine-type",
 			doctor.LevelBroken, "g2-standard-8"},
-		"NoNetwork": {func(s *fakegce.Server, _ *models.Pool) { s.Remove("global/networks/default") }, "gce-network",
+		"NoNetwork": {func(s *fakegce.Server, _ *capacity.Pool) { s.Remove("global/networks/default") }, "gce-network",
 			doctor.LevelBroken, "not found"},
-		"NoQuota": {func(s *fakegce.Server, _ *models.Pool) {
+		"NoQuota": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Put("regions/us-central1", compute.Region{Quotas: []*compute.Quota{{Metric: "PREEMPTIBLE_NVIDIA_L4_GPUS"}}})
 		}, "gce-quota", doctor.LevelBroken, "PREEMPTIBLE_NVIDIA_L4_GPUS is 0"},
-		"ASmallQuota": {func(_ *fakegce.Server, p *models.Pool) { p.MaxWorkers = 9 }, "gce-quota", doctor.LevelAdvice, "9 machines need 9"},
-		"OnDemandQuota": {func(_ *fakegce.Server, p *models.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota", doctor.LevelAdvice,
+		"ASmallQuota": {func(_ *fakegce.Server, p *capacity.Pool) { p.MaxWorkers = 9 }, "gce-quota", doctor.LevelAdvice, "9 machines need 9"},
+		"OnDemandQuota": {func(_ *fakegce.Server, p *capacity.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota", doctor.LevelAdvice,
 			"no quota"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestExamine(t *testing.T) {
 			pool := newPool(t)
 			c.arrange(server, pool)
 
-			findings := (&gce.Examiner{Provider: provider, Pools: []*models.Pool{pool, {}}}).Examine(t.Context())
+			findings := (&gce.Examiner{Provider: provider, Pools: []*capacity.Pool{pool, {}}}).Examine(t.Context())
 
 			require.Equal(t, c.level, doctor.Worst(findings), findings)
 			for _, f := range findings {
@@ -136,15 +137,15 @@ func TestCheckPool(t *testing.T) {
 		})
 	}
 
-	for name, edit := range map[string]func(*models.Pool){
-		"zones has \"europe-west4-a\"": func(p *models.Pool) { p.Zones = []string{"europe-west4-a"} },
-		"zones has us-central1-a":      func(p *models.Pool) { p.Zones = []string{zoneA, zoneA} },
-		"zones is empty":               func(p *models.Pool) { p.Zones = nil },
-		"machineType is empty":         func(p *models.Pool) { p.MachineType = "" },
-		"machineType is \"a/b\"":       func(p *models.Pool) { p.MachineType = "a/b" },
-		"name is \"My pool\"":          func(p *models.Pool) { p.Name = "My pool" },
-		"as a JSON object":             func(p *models.Pool) { p.Settings = nil },
-		"more than one":                func(p *models.Pool) { p.Settings = append(p.Settings, "{}"...) },
+	for name, edit := range map[string]func(*capacity.Pool){
+		"zones has \"europe-west4-a\"": func(p *capacity.Pool) { p.Zones = []string{"europe-west4-a"} },
+		"zones has us-central1-a":      func(p *capacity.Pool) { p.Zones = []string{zoneA, zoneA} },
+		"zones is empty":               func(p *capacity.Pool) { p.Zones = nil },
+		"machineType is empty":         func(p *capacity.Pool) { p.MachineType = "" },
+		"machineType is \"a/b\"":       func(p *capacity.Pool) { p.MachineType = "a/b" },
+		"name is \"My pool\"":          func(p *capacity.Pool) { p.Name = "My pool" },
+		"as a JSON object":             func(p *capacity.Pool) { p.Settings = nil },
+		"more than one":                func(p *capacity.Pool) { p.Settings = append(p.Settings, "{}"...) },
 	} {
 		pool := newPool(t)
 		edit(pool)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/fleet"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 )
 
@@ -31,7 +31,7 @@ const (
 // last. Instances that Compute Engine
 // reclaimed within the last hour are listed as ended, and so are those that could not be
 // created, with the reason.
-func (p *Provider) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (p *Provider) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	service, m, err := p.of(pool)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (p *Provider) preemptions(ctx context.Context, service *compute.Service, m 
 
 // failures returns the instances that this process asked for and that could not be
 // created, with the reason. listed are those that exist.
-func (p *Provider) failures(ctx context.Context, service *compute.Service, pool *models.Pool,
+func (p *Provider) failures(ctx context.Context, service *compute.Service, pool *capacity.Pool,
 	listed map[string]fleet.Instance) []fleet.Instance {
 	var failed []fleet.Instance
 	for id, of := range p.pendingIn(pool) {
@@ -198,7 +198,7 @@ func (p *Provider) failures(ctx context.Context, service *compute.Service, pool 
 }
 
 // pendingIn returns copies of what is pending in the pool, and forgets what is old.
-func (p *Provider) pendingIn(pool *models.Pool) map[string]pending {
+func (p *Provider) pendingIn(pool *capacity.Pool) map[string]pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.pending, func(_ string, of *pending) bool { return time.Since(of.since) > keepEnded })

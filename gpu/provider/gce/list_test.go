@@ -8,12 +8,12 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func list(t *testing.T, provider *gce.Provider, pool *models.Pool) []fleet.Instance {
+func list(t *testing.T, provider *gce.Provider, pool *capacity.Pool) []fleet.Instance {
 	t.Helper()
 	all, err := provider.List(t.Context(), pool)
 	require.NoError(t, err)

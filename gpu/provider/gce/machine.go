@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 )
 
@@ -61,7 +62,7 @@ func Label(text string) string {
 // path, comes later.
 type machine struct {
 	config *Config
-	pool   *models.Pool
+	pool   *capacity.Pool
 	s      *Settings
 	// withoutNotice means that Compute Engine refused the notice of the settings.
 	withoutNotice bool

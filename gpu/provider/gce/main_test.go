@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/api/compute/v1"
 )
@@ -46,7 +47,7 @@ func start(t *testing.T, edits ...func(*gce.Config)) (*fakegce.Server, *gce.Prov
 func short(c *gce.Config) { c.Wait = time.Second }
 
 // newPool returns a pool of spot machines, with its settings edited.
-func newPool(t *testing.T, edits ...func(settings map[string]any)) *models.Pool {
+func newPool(t *testing.T, edits ...func(settings map[string]any)) *capacity.Pool {
 	t.Helper()
 	settings := map[string]any{
 		"project": fakegce.Project, "image": "projects/" + fakegce.Project + "/global/images/family/worker",
@@ -57,7 +58,7 @@ func newPool(t *testing.T, edits ...func(settings map[string]any)) *models.Pool 
 	}
 	raw, err := json.Marshal(settings)
 	require.NoError(t, err)
-	pool := &models.Pool{ID: models.NewPoolID()}
+	pool := &capacity.Pool{ID: models.NewPoolID()}
 	pool.Name, pool.Provider, pool.Region, pool.Zones = "video", gce.Name, "us-central1", []string{zoneA, zoneB, zoneC}
 	pool.MachineType, pool.GPUType, pool.CapacityClass = "g2-standard-4", "L4", models.CapacitySpot
 	pool.Models, pool.MaxWorkers, pool.Settings = []string{"ltx", "wan"}, 4, raw

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 )
 
@@ -16,7 +17,7 @@ var _ fleet.Preemptor = (*Provider)(nil)
 // Preempt implements [fleet.Preemptor]: a simulated maintenance event reclaims a Spot machine as
 // Compute Engine does. The notice is the one that the machine was created with, whatever the
 // caller asks for. It refuses to preempt an on-demand machine, which would move or restart.
-func (p *Provider) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, _ time.Duration) error {
+func (p *Provider) Preempt(ctx context.Context, pool *capacity.Pool, instance fleet.Instance, _ time.Duration) error {
 	service, m, err := p.of(pool)
 	if err != nil {
 		return err

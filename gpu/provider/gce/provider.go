@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"google.golang.org/api/compute/v1"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
@@ -109,7 +110,7 @@ func (c *Config) options(path string) []option.ClientOption {
 }
 
 // of returns the client and what the pool's machines are like.
-func (p *Provider) of(pool *models.Pool) (*compute.Service, *machine, error) {
+func (p *Provider) of(pool *capacity.Pool) (*compute.Service, *machine, error) {
 	s, err := ReadSettings(pool)
 	if err == nil {
 		err = CheckPool(pool)
@@ -170,7 +171,7 @@ const deleting = 8
 
 // Delete implements [fleet.Provider]. It returns when Compute Engine has accepted the
 // deletions. An instance without a zone is looked for.
-func (p *Provider) Delete(ctx context.Context, pool *models.Pool, instances []fleet.Instance) map[string]error {
+func (p *Provider) Delete(ctx context.Context, pool *capacity.Pool, instances []fleet.Instance) map[string]error {
 	failed := map[string]error{}
 	all := func(err error) map[string]error {
 		for _, i := range instances {
@@ -219,7 +220,7 @@ func hasStatus(err error, status int) bool {
 }
 
 // locate returns the instances with their zones, without those that are gone.
-func (p *Provider) locate(ctx context.Context, pool *models.Pool, instances []fleet.Instance) ([]fleet.Instance, error) {
+func (p *Provider) locate(ctx context.Context, pool *capacity.Pool, instances []fleet.Instance) ([]fleet.Instance, error) {
 	if !slices.ContainsFunc(instances, func(i fleet.Instance) bool { return i.Zone == "" }) {
 		return instances, nil
 	}

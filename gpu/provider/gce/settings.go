@@ -12,7 +12,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Settings are a pool's own settings for Compute Engine: a JSON object with these keys.
@@ -102,7 +102,7 @@ var (
 
 // ReadSettings reads the settings of a pool and fills in the defaults. It returns
 // INVALID_INPUT for keys that it does not know.
-func ReadSettings(pool *models.Pool) (*Settings, error) {
+func ReadSettings(pool *capacity.Pool) (*Settings, error) {
 	var s Settings
 	decoder := json.NewDecoder(bytes.NewReader(pool.Settings))
 	decoder.DisallowUnknownFields()
@@ -153,7 +153,7 @@ func (s *Settings) fill() {
 
 // CheckPool checks whether the provider can make machines for the pool. It returns
 // INVALID_INPUT, which names the setting, what is wrong with it, and what is allowed.
-func CheckPool(pool *models.Pool) error {
+func CheckPool(pool *capacity.Pool) error {
 	s, err := ReadSettings(pool)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func CheckPool(pool *models.Pool) error {
 	return s.check()
 }
 
-func checkZones(pool *models.Pool) error {
+func checkZones(pool *capacity.Pool) error {
 	if len(pool.Zones) == 0 {
 		return apierror.Invalid("zones", "zones is empty: list the zones to try, in order, such as %s-a.", pool.Region)
 	}

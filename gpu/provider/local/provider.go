@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // Name is the provider's name, in pools and at registration.
@@ -104,7 +105,7 @@ func (p *Provider) Run(ctx context.Context) error {
 }
 
 // Create implements [fleet.Provider]. An id must be a plain file name.
-func (p *Provider) Create(_ context.Context, pool *models.Pool, _ string, ids []string) []fleet.Created {
+func (p *Provider) Create(_ context.Context, pool *capacity.Pool, _ string, ids []string) []fleet.Created {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []fleet.Created
@@ -119,7 +120,7 @@ func (p *Provider) Create(_ context.Context, pool *models.Pool, _ string, ids []
 }
 
 // create boots one instance. The caller holds mu.
-func (p *Provider) create(pool *models.Pool, instanceID string) error {
+func (p *Provider) create(pool *capacity.Pool, instanceID string) error {
 	switch {
 	case p.closed:
 		return fleet.ErrProviderGone
@@ -140,7 +141,7 @@ func (p *Provider) create(pool *models.Pool, instanceID string) error {
 	return nil
 }
 
-func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error) {
+func (p *Provider) boot(pool *capacity.Pool, instanceID string) (*instance, error) {
 	logs := filepath.Join(p.config.Dir, "logs")
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (p *Provider) boot(pool *models.Pool, instanceID string) (*instance, error)
 	return &instance{pool: pool.ID, created: time.Now(), child: child, process: process}, nil
 }
 
-func (p *Provider) arguments(pool *models.Pool, instanceID string) []string {
+func (p *Provider) arguments(pool *capacity.Pool, instanceID string) []string {
 	return append(fleet.AgentArguments(Name, pool, instanceID), "--work-dir", filepath.Join(p.config.Dir, "work"))
 }
 
@@ -212,7 +213,7 @@ func causeOf(child *localstack.Child) string {
 
 // List implements [fleet.Provider]: it returns the instances that run, and the newest 1,000 that have
 // ended, with the reason.
-func (p *Provider) List(_ context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (p *Provider) List(_ context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -234,7 +235,7 @@ func (p *Provider) List(_ context.Context, pool *models.Pool) ([]fleet.Instance,
 }
 
 // Preempt implements [fleet.Preemptor]: the notice is a SIGTERM.
-func (p *Provider) Preempt(_ context.Context, _ *models.Pool, of fleet.Instance, notice time.Duration) error {
+func (p *Provider) Preempt(_ context.Context, _ *capacity.Pool, of fleet.Instance, notice time.Duration) error {
 	i := p.reclaim(of.ID)
 	if i == nil {
 		return fmt.Errorf("preempt instance %s: %w", of.ID, fleet.ErrNoInstance)
@@ -251,7 +252,7 @@ func (p *Provider) Preempt(_ context.Context, _ *models.Pool, of fleet.Instance,
 
 // Delete implements [fleet.Provider]: it also ends every process that the instances
 // started.
-func (p *Provider) Delete(_ context.Context, _ *models.Pool, instances []fleet.Instance) map[string]error {
+func (p *Provider) Delete(_ context.Context, _ *capacity.Pool, instances []fleet.Instance) map[string]error {
 	for _, of := range instances {
 		if i := p.reclaim(of.ID); i != nil {
 			i.child.Kill()

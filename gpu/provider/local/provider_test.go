@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,7 +69,7 @@ type fixture struct {
 	pids  map[string]int // of the agents
 }
 
-var pool = &models.Pool{ID: "pol_1", PoolSpec: models.PoolSpec{
+var pool = &capacity.Pool{ID: "pol_1", PoolSpec: capacity.PoolSpec{
 	Region: "local", GPUType: "none", CapacityClass: models.CapacitySpot, Models: []string{"testcard", "other"},
 }}
 
@@ -183,7 +184,7 @@ func TestCreate(t *testing.T) {
 		f.boot(t, "one")
 
 		failed := create(t, f, "one", "../one", "two")
-		taken := f.Create(t.Context(), &models.Pool{ID: "pol_2"}, "request", []string{"one"})
+		taken := f.Create(t.Context(), &capacity.Pool{ID: "pol_2"}, "request", []string{"one"})
 
 		require.Len(t, failed, 1, "creating an instance again does nothing")
 		require.Equal(t, fleet.Invalid, fleet.ClassOf(taken[0].Err))

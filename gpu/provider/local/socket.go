@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/fleet"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // call is the body of a request: a POST to the path of the verb.
 type call struct {
-	Pool      *models.Pool
+	Pool      *capacity.Pool
 	RequestID string           `json:",omitempty"`
 	IDs       []string         `json:",omitempty"` // to create
 	Instances []fleet.Instance `json:",omitempty"` // to delete, or the one to preempt
@@ -144,7 +144,7 @@ func Dial(path string) *Client {
 }
 
 // Create implements [fleet.Provider].
-func (c *Client) Create(ctx context.Context, pool *models.Pool, requestID string, ids []string) []fleet.Created {
+func (c *Client) Create(ctx context.Context, pool *capacity.Pool, requestID string, ids []string) []fleet.Created {
 	out, err := c.call(ctx, "create", call{Pool: pool, RequestID: requestID, IDs: ids})
 	if err != nil {
 		return fleet.Undone(ids, err)
@@ -157,19 +157,19 @@ func (c *Client) Create(ctx context.Context, pool *models.Pool, requestID string
 }
 
 // List implements [fleet.Provider].
-func (c *Client) List(ctx context.Context, pool *models.Pool) ([]fleet.Instance, error) {
+func (c *Client) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	out, err := c.call(ctx, "list", call{Pool: pool})
 	return out.Instances, err
 }
 
 // Preempt implements [fleet.Preemptor].
-func (c *Client) Preempt(ctx context.Context, pool *models.Pool, instance fleet.Instance, notice time.Duration) error {
+func (c *Client) Preempt(ctx context.Context, pool *capacity.Pool, instance fleet.Instance, notice time.Duration) error {
 	_, err := c.call(ctx, "preempt", call{Pool: pool, Instances: []fleet.Instance{instance}, Notice: notice})
 	return err
 }
 
 // Delete implements [fleet.Provider].
-func (c *Client) Delete(ctx context.Context, pool *models.Pool, instances []fleet.Instance) map[string]error {
+func (c *Client) Delete(ctx context.Context, pool *capacity.Pool, instances []fleet.Instance) map[string]error {
 	out, err := c.call(ctx, "delete", call{Pool: pool, Instances: instances})
 	failed := map[string]error{}
 	for _, i := range instances {

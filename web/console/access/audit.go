@@ -10,7 +10,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
@@ -35,7 +35,7 @@ func (c *controller) auditList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 			v.Values.Set(name, value)
 		}
 	}
-	filter := models.AuditFilter{Actor: v.Values.Get("actor"), Action: v.Values.Get("action"), Target: v.Values.Get("target")}
+	filter := access.AuditFilter{Actor: v.Values.Get("actor"), Action: v.Values.Get("action"), Target: v.Values.Get("target")}
 	shell.ReadTimes(v.Values, v.Errors, &filter.Since, &filter.Until)
 	if len(v.Errors) > 0 {
 		return shell.Render(w, r, http.StatusUnprocessableEntity, auditListPage(v))

@@ -12,13 +12,14 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/samber/lo"
 )
 
 // keyList is the view of the API keys.
 type keyList struct {
-	Rows []*models.APIKey
+	Rows []*access.APIKey
 	// Owners has the names of the accounts.
 	Owners map[models.AccountID]string
 	Now    time.Time
@@ -33,7 +34,7 @@ type keyForm struct {
 	Errors   map[string]string
 }
 
-var keyRoles = []models.Role{models.RoleClient, models.RoleWorker, models.RoleViewer, models.RoleOperator, models.RoleAdmin}
+var keyRoles = []access.Role{access.RoleClient, access.RoleWorker, access.RoleViewer, access.RoleOperator, access.RoleAdmin}
 
 func (c *controller) keyList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	account := models.AccountID(r.URL.Query().Get("account"))
@@ -41,7 +42,7 @@ func (c *controller) keyList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	if err != nil {
 		return err
 	}
-	ids := lo.Uniq(lo.Map(keys, func(k *models.APIKey, _ int) models.AccountID { return k.AccountID }))
+	ids := lo.Uniq(lo.Map(keys, func(k *access.APIKey, _ int) models.AccountID { return k.AccountID }))
 	owners, err := c.Reads.Directory.Accounts(r.Context(), ids)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func (c *controller) keyList(w http.ResponseWriter, r *http.Request, p jobs.Prin
 }
 
 func (c *controller) keyNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	f := &keyForm{ID: models.NewKeyID(), Values: url.Values{"account": {string(p.AccountID)}, "role": {string(models.RoleClient)}}}
+	f := &keyForm{ID: models.NewKeyID(), Values: url.Values{"account": {string(p.AccountID)}, "role": {string(access.RoleClient)}}}
 	return c.showKeyForm(w, r, p, http.StatusOK, f)
 }
 
@@ -82,7 +83,7 @@ func (c *controller) keyCreate(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if !f.ID.Valid() {
 		f.ID = models.NewKeyID()
 	}
-	in := auth.NewKey{ID: f.ID, AccountID: models.AccountID(form.Get("account")), Role: models.Role(form.Get("role")), Name: form.Get("name")}
+	in := auth.NewKey{ID: f.ID, AccountID: models.AccountID(form.Get("account")), Role: access.Role(form.Get("role")), Name: form.Get("name")}
 	if days := form.Get("days"); days != "" {
 		n, err := strconv.Atoi(days)
 		if err != nil || n < 1 || n > 3650 {
@@ -109,7 +110,7 @@ func (c *controller) keyConfirm(w http.ResponseWriter, r *http.Request, p jobs.P
 	if err != nil {
 		return err
 	}
-	key, ok := lo.Find(keys, func(k *models.APIKey) bool { return string(k.ID) == r.PathValue("id") })
+	key, ok := lo.Find(keys, func(k *access.APIKey) bool { return string(k.ID) == r.PathValue("id") })
 	if !ok {
 		return apierror.NotFound("key")
 	}
@@ -124,7 +125,7 @@ func (c *controller) keyRevoke(w http.ResponseWriter, r *http.Request, p jobs.Pr
 }
 
 // keyState says whether a key is valid.
-func keyState(k *models.APIKey, now time.Time) string {
+func keyState(k *access.APIKey, now time.Time) string {
 	switch {
 	case !k.RevokedAt.IsZero():
 		return "REVOKED"

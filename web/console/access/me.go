@@ -9,7 +9,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -18,8 +18,8 @@ import (
 type meView struct {
 	jobs.Principal
 	// Member is nil for the login of a key.
-	Member   *models.Member
-	Sessions []*models.Session
+	Member   *access.Member
+	Sessions []*access.Session
 	Errors   map[string]string
 	Now      time.Time
 }

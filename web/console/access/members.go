@@ -9,26 +9,27 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
 // memberList is the view of the members, with the form of a new one.
 type memberList struct {
-	Rows []*models.Member
+	Rows []*access.Member
 	// Self is the member who looks; "" for a key.
 	Self  models.MemberID
 	Email string
 	Name  string
-	Role  models.Role
+	Role  access.Role
 	// Errors are those of the form.
 	Errors map[string]string
 	Now    time.Time
 }
 
-var memberRoles = []models.Role{models.RoleViewer, models.RoleOperator, models.RoleAdmin}
+var memberRoles = []access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin}
 
 func (c *controller) memberList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.showMembers(w, r, p, http.StatusOK, &memberList{Role: models.RoleViewer})
+	return c.showMembers(w, r, p, http.StatusOK, &memberList{Role: access.RoleViewer})
 }
 
 func (c *controller) showMembers(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *memberList) error {
@@ -47,7 +48,7 @@ func (c *controller) memberCreate(w http.ResponseWriter, r *http.Request, p jobs
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	v := &memberList{Email: r.PostForm.Get("email"), Name: r.PostForm.Get("name"), Role: models.Role(r.PostForm.Get("role"))}
+	v := &memberList{Email: r.PostForm.Get("email"), Name: r.PostForm.Get("name"), Role: access.Role(r.PostForm.Get("role"))}
 	invitation, err := c.Members.Create(r.Context(), p, auth.NewMember{Email: v.Email, Name: v.Name, Role: v.Role})
 	var refused *apierror.Error
 	if errors.As(err, &refused) && (refused.Field != "" || refused.Code == apierror.CodeConflict) {
@@ -83,7 +84,7 @@ func (c *controller) memberUpdate(w http.ResponseWriter, r *http.Request, p jobs
 	}
 	name := r.PostForm.Get("name")
 	in := auth.MemberUpdate{Name: &name}
-	if role := models.Role(r.PostForm.Get("role")); role != "" {
+	if role := access.Role(r.PostForm.Get("role")); role != "" {
 		in.Role = &role
 	}
 	member, err := c.Members.Update(r.Context(), p, models.MemberID(r.PathValue("id")), in)
@@ -118,7 +119,7 @@ func (c *controller) memberReset(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 // memberState says whether and how a member can log in.
-func memberState(m *models.Member) string {
+func memberState(m *access.Member) string {
 	switch {
 	case !m.DisabledAt.IsZero():
 		return "DISABLED"

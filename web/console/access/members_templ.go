@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"github.com/reelay/reelay/features/auth"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 	"time"
@@ -288,7 +288,7 @@ func memberListPage(v *memberList) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleAdmin))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleAdmin))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -306,7 +306,7 @@ func memberListPage(v *memberList) templ.Component {
 	})
 }
 
-func roleSelect(chosen models.Role, fixed bool) templ.Component {
+func roleSelect(chosen access.Role, fixed bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -391,9 +391,9 @@ func roleSelect(chosen models.Role, fixed bool) templ.Component {
 	})
 }
 
-func roleInWords(role models.Role) string {
-	return map[models.Role]string{
-		models.RoleViewer: "Viewer: reads everything", models.RoleOperator: "Operator: also manages jobs, queues and workers", models.RoleAdmin: "Admin: also manages members, keys and models",
+func roleInWords(role access.Role) string {
+	return map[access.Role]string{
+		access.RoleViewer: "Viewer: reads everything", access.RoleOperator: "Operator: also manages jobs, queues and workers", access.RoleAdmin: "Admin: also manages members, keys and models",
 	}[role]
 }
 
@@ -496,7 +496,7 @@ func invitationPage(v *auth.Invitation, link string) templ.Component {
 	})
 }
 
-func memberShowPage(m *models.Member, self bool, now time.Time) templ.Component {
+func memberShowPage(m *access.Member, self bool, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/ui"
 )
 
@@ -23,7 +24,7 @@ type Jobs struct {
 	// submit instead.
 	Within   string
 	From, To time.Time
-	Order    models.JobOrder
+	Order    joblist.JobOrder
 	// Size is the number of jobs on a page, or 0 for JobsOnPage.
 	Size  int
 	After string
@@ -39,16 +40,16 @@ var timeRanges = []timeRange{{"1h", "1 h", time.Hour}, {"24h", "24 h", 24 * time
 
 // JobOrders are the orders of a list of jobs, with their names in addresses and on pages.
 var JobOrders = []struct {
-	Order models.JobOrder
+	Order joblist.JobOrder
 	Name  string
 	Label string
 }{
 	{"", "", "Newest first"},
-	{models.OrderOldest, "oldest", "Oldest first"},
-	{models.OrderWaiting, "waiting", "Longest waiting"},
-	{models.OrderRunning, "running", "Longest running"},
-	{models.OrderDue, "due", "Due next"},
-	{models.OrderEnded, "ended", "Ended last"},
+	{joblist.OrderOldest, "oldest", "Oldest first"},
+	{joblist.OrderWaiting, "waiting", "Longest waiting"},
+	{joblist.OrderRunning, "running", "Longest running"},
+	{joblist.OrderDue, "due", "Due next"},
+	{joblist.OrderEnded, "ended", "Ended last"},
 }
 
 // ReadJobs reads an address. For an invalid value it returns INVALID_INPUT and the rest of
@@ -140,8 +141,8 @@ func SearchTerm(key, value string) string {
 }
 
 // Filter returns the filter of the query, for reads.
-func (q Jobs) Filter() models.JobFilter {
-	f := models.JobFilter{Status: q.Status, Search: q.Search, CreatedAfter: q.From, CreatedBefore: q.To}
+func (q Jobs) Filter() joblist.JobFilter {
+	f := joblist.JobFilter{Status: q.Status, Search: q.Search, CreatedAfter: q.From, CreatedBefore: q.To}
 	if len(f.Status) == 0 {
 		f.Status = q.Order.Statuses()
 	}
@@ -154,7 +155,7 @@ func (q Jobs) Filter() models.JobFilter {
 }
 
 // SortedBy returns the order of the query: the newest first, unless it says otherwise.
-func (q Jobs) SortedBy() models.JobOrder { return cmp.Or(q.Order, models.OrderNewest) }
+func (q Jobs) SortedBy() joblist.JobOrder { return cmp.Or(q.Order, joblist.OrderNewest) }
 
 // PageSize returns the number of jobs on a page.
 func (q Jobs) PageSize() int { return cmp.Or(q.Size, JobsOnPage) }

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
@@ -25,20 +26,20 @@ type alertList struct {
 	Silences []silenceRow
 	Routes   []*alert.Route
 	// Failing are the newest notices that were not sent yet, or given up.
-	Failing []*models.Notice
+	Failing []*alerts.Notice
 	Rules   []*alert.Rule
 	Now     time.Time
 }
 
 type alertRow struct {
-	*models.Alert
+	*alerts.Alert
 	Rule *alert.Rule
 	// By is who acknowledged it.
 	By string
 }
 
 type silenceRow struct {
-	*models.Silence
+	*alerts.Silence
 	By string
 }
 
@@ -137,7 +138,7 @@ func (c *controller) readAlerts(ctx context.Context, p jobs.Principal, all bool)
 	return v, nil
 }
 
-func (c *controller) alertRows(all []*models.Alert, names map[models.KeyID]string) (rows []alertRow) {
+func (c *controller) alertRows(all []*alerts.Alert, names map[models.KeyID]string) (rows []alertRow) {
 	for _, a := range all {
 		rule := c.Alerts.Config.Rule(a.Rule)
 		if rule == nil { // of an older configuration

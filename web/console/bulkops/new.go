@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -22,7 +23,7 @@ import (
 
 // Action describes an action on many jobs.
 type Action struct {
-	Action models.BulkAction
+	Action joblist.BulkAction
 	Verb   string
 	effect string
 	// refused says why a job is left out.
@@ -32,25 +33,25 @@ type Action struct {
 
 // Actions are all actions on many jobs, in the order of their buttons.
 var Actions = []Action{
-	{models.BulkCancel, "Cancel", "Waiting jobs are cancelled at once, running ones when their worker has stopped.", "have ended already",
+	{joblist.BulkCancel, "Cancel", "Waiting jobs are cancelled at once, running ones when their worker has stopped.", "have ended already",
 		false},
-	{models.BulkRetry, "Retry", "Each job begins a new run, from its newest checkpoint.", "have not failed and were not cancelled", false},
-	{models.BulkRedrive, "Redrive", "Each job with an open dead letter begins a new run in the critical lane.", "have not failed", false},
-	{models.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.",
+	{joblist.BulkRetry, "Retry", "Each job begins a new run, from its newest checkpoint.", "have not failed and were not cancelled", false},
+	{joblist.BulkRedrive, "Redrive", "Each job with an open dead letter begins a new run in the critical lane.", "have not failed", false},
+	{joblist.BulkSetTier, "Set tier", "Waiting jobs move to the tier's lane at once, running ones when they are queued again.",
 		"have ended already", false},
-	{models.BulkSetPriority, "Set priority",
+	{joblist.BulkSetPriority, "Set priority",
 		"It is the order among the jobs of one account. Queued jobs move at once, others when they are queued again.", "have ended already",
 		false},
-	{models.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.",
+	{joblist.BulkDelete, "Delete", "Their prompts, videos and other files are deleted for good. The rows stay, without their contents.",
 		"have not ended", true},
 }
 
 // Keys returns the key of the button for the selected jobs, if it has one.
 func (a Action) Keys() templ.Attributes {
 	switch a.Action {
-	case models.BulkCancel:
+	case joblist.BulkCancel:
 		return templ.Attributes{"data-key": "c", "title": "Key: c"}
-	case models.BulkRetry:
+	case joblist.BulkRetry:
 		return templ.Attributes{"data-key": "r", "title": "Key: r"}
 	}
 	return nil
@@ -58,7 +59,7 @@ func (a Action) Keys() templ.Attributes {
 
 // bulkNew is the view of the page that confirms a bulk operation.
 type bulkNew struct {
-	Action models.BulkAction
+	Action joblist.BulkAction
 	// IDs are the selected jobs. Without any, the operation is about all jobs that match Filter.
 	IDs    []models.JobID
 	Filter address.Jobs
@@ -68,7 +69,7 @@ type bulkNew struct {
 	// Priority, PerMinute and Canary are as typed. "" is the default of the last two.
 	Priority, PerMinute, Canary string
 	// Dry is the dry run, nil if there was none because of Problem.
-	Dry     *models.BulkOperation
+	Dry     *joblist.BulkOperation
 	Problem *apierror.Error
 }
 
@@ -83,10 +84,10 @@ func (v *bulkNew) about() string {
 	if v.Dry == nil {
 		return verb + " jobs"
 	}
-	if v.Action == models.BulkSetTier {
+	if v.Action == joblist.BulkSetTier {
 		return "Set the tier of " + countJobs(v.Dry.Matched)
 	}
-	if v.Action == models.BulkSetPriority {
+	if v.Action == joblist.BulkSetPriority {
 		return "Set the priority of " + countJobs(v.Dry.Matched)
 	}
 	return verb + " " + countJobs(v.Dry.Matched)
@@ -135,10 +136,10 @@ func (c *controller) showBulk(w http.ResponseWriter, r *http.Request, p jobs.Pri
 	status := http.StatusOK
 	request := v.request()
 	request.DryRun, request.PerMinute, request.Canary = true, nil, nil
-	if request.Action == models.BulkSetTier && request.Tier == "" {
+	if request.Action == joblist.BulkSetTier && request.Tier == "" {
 		request.Tier = models.TierFree // the count is the same for every tier
 	}
-	if request.Action == models.BulkSetPriority {
+	if request.Action == joblist.BulkSetPriority {
 		request.Priority = new(0)
 	}
 	dry, err := c.Bulk.Start(r.Context(), p, request)
@@ -164,7 +165,7 @@ func (c *controller) bulkStart(w http.ResponseWriter, r *http.Request, p jobs.Pr
 		return err
 	}
 	request := v.request()
-	var op *models.BulkOperation
+	var op *joblist.BulkOperation
 	if request.PerMinute, err = optionalInt("perMinute", v.PerMinute); err == nil {
 		request.Canary, err = optionalInt("canary", v.Canary)
 	}
@@ -215,7 +216,7 @@ func readBulk(form url.Values) (*bulkNew, error) {
 	}
 	filter.After = ""
 	v := &bulkNew{
-		Action: models.BulkAction(form.Get("action")), Filter: filter, Key: form.Get("key"), Tier: models.Tier(form.Get("newTier")),
+		Action: joblist.BulkAction(form.Get("action")), Filter: filter, Key: form.Get("key"), Tier: models.Tier(form.Get("newTier")),
 		Priority: strings.TrimSpace(form.Get("newPriority")), PerMinute: strings.TrimSpace(form.Get("perMinute")),
 		Canary: strings.TrimSpace(form.Get("canary")),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -47,7 +48,7 @@ func (v *bulkList) live() string {
 
 // bulkView is one bulk operation.
 type bulkView struct {
-	*models.BulkOperation
+	*joblist.BulkOperation
 	// Account is the name of the account whose key started it.
 	Account string
 	// Keys has the name of that key, on its own page.
@@ -74,7 +75,7 @@ func (v bulkView) title() string {
 	if dry.index() < 0 {
 		return ui.Words(string(v.Action)) + " " + countJobs(v.Matched)
 	}
-	if v.Action == models.BulkSetTier {
+	if v.Action == joblist.BulkSetTier {
 		return dry.about() + " to " + ui.Words(string(v.Tier))
 	}
 	if v.Priority != nil {
@@ -123,7 +124,7 @@ func outcome(code string) string {
 // request is the operation's filter in words.
 func (v bulkView) request() string {
 	var f struct {
-		models.JobFilter
+		joblist.JobFilter
 		IDs int `json:"ids"`
 	}
 	if err := json.Unmarshal(v.BulkOperation.Filter, &f); err != nil {
@@ -190,7 +191,7 @@ func (c *controller) readBulkList(ctx context.Context, p jobs.Principal, open bo
 	return v, nil
 }
 
-func (c *controller) bulkView(ctx context.Context, op *models.BulkOperation) (bulkView, error) {
+func (c *controller) bulkView(ctx context.Context, op *joblist.BulkOperation) (bulkView, error) {
 	names, err := c.AccountNames(ctx, []models.AccountID{op.AccountID})
 	return bulkView{BulkOperation: op, Account: names[op.AccountID], Now: time.Now()}, err
 }
@@ -232,7 +233,7 @@ func (c *controller) bulkShowLive(w http.ResponseWriter, r *http.Request, p jobs
 func (c *controller) bulkSteer(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	id := models.BulkID(r.PathValue("id"))
 	verb := path.Base(r.URL.Path)
-	steer := map[string]func(context.Context, jobs.Principal, models.BulkID) (*models.BulkOperation, error){
+	steer := map[string]func(context.Context, jobs.Principal, models.BulkID) (*joblist.BulkOperation, error){
 		"pause": c.Bulk.Pause, "resume": c.Bulk.Resume, "cancel": c.Bulk.Cancel,
 	}[verb]
 	_, err := steer(r.Context(), p, id)

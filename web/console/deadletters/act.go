@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -190,7 +191,7 @@ func (c *controller) causeRedrive(w http.ResponseWriter, r *http.Request, p jobs
 	}
 	request, wrong := v.request()
 	if wrong == nil {
-		var op *models.BulkOperation
+		var op *joblist.BulkOperation
 		if op, err = c.Bulk.Redrive(r.Context(), p, request); err == nil {
 			return c.Done(w, r, address.Cause("", v.Fingerprint, false), "Redriving "+text.Count(op.Matched, "job")+".")
 		}

@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/operate"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -167,7 +167,7 @@ func redrivePage(v *redriveForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleOperator))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleOperator))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -336,7 +336,7 @@ func discardPage(v *deadLetterView, note string, errors map[string]string) templ
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleOperator))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleOperator))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -467,7 +467,7 @@ func causeRedrivePage(v *causeForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleOperator))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleOperator))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -741,7 +741,7 @@ func causeDiscardPage(v *causeForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleOperator))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleOperator))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

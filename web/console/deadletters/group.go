@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/samber/lo"
@@ -30,7 +31,7 @@ type deadLetterGroup struct {
 	DeadLetters []deadLetterRow
 	Log         *shell.LogTail
 	// Operations are the unfinished bulk operations that redrive these dead letters.
-	Operations   []*models.BulkOperation
+	Operations   []*joblist.BulkOperation
 	After, Older string
 	Now          time.Time
 }
@@ -152,7 +153,7 @@ func (c *controller) deadLetterRows(ctx context.Context, letters []*models.DeadL
 }
 
 // redrivesOf returns the unfinished bulk operations that redrive the dead letters with a cause.
-func (c *controller) redrivesOf(ctx context.Context, p jobs.Principal, fingerprint string) (found []*models.BulkOperation, err error) {
+func (c *controller) redrivesOf(ctx context.Context, p jobs.Principal, fingerprint string) (found []*joblist.BulkOperation, err error) {
 	const most = 100 // an account may have 20 open ones
 	page, err := c.Bulk.List(ctx, p, true, paging.Request{First: most})
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *controller) redrivesOf(ctx context.Context, p jobs.Principal, fingerpri
 	}
 	for _, op := range page.Items {
 		var filter models.DeadLetterFilter
-		if op.Action == models.BulkRedrive && json.Unmarshal(op.Filter, &filter) == nil && filter.Fingerprint == fingerprint {
+		if op.Action == joblist.BulkRedrive && json.Unmarshal(op.Filter, &filter) == nil && filter.Fingerprint == fingerprint {
 			found = append(found, op)
 		}
 	}

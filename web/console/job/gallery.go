@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
@@ -51,7 +52,7 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	for _, m := range c.Reads.Models.Catalogue.Current().Models() {
 		v.Models = append(v.Models, m.Name)
 	}
-	filter := models.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User, Search: accountTerm(v.Account)}
+	filter := joblist.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User, Search: accountTerm(v.Account)}
 	for _, span := range galleryTimes {
 		if span.Value == v.Within {
 			filter.Within = span.Within

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
@@ -50,8 +51,8 @@ type jobView struct {
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
-	Webhooks []*models.WebhookDelivery
-	Tries    map[models.WebhookDeliveryID][]*models.WebhookTry
+	Webhooks []*webhooks.Delivery
+	Tries    map[models.WebhookDeliveryID][]*webhooks.Try
 	// Events are newest first.
 	Events  []*models.JobEvent
 	Earlier string

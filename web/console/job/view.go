@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -26,7 +27,7 @@ var systemViews = []struct{ name, query string }{
 
 // savedView is a view as the list of views shows it.
 type savedView struct {
-	*models.SavedView
+	*joblist.SavedView
 	Mine bool
 	// Problem is why its query no longer parses, or "".
 	Problem string

@@ -6,24 +6,24 @@ import (
 
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/web/console/webhooks"
+	"github.com/reelay/reelay/models/webhooks"
+	webhookpages "github.com/reelay/reelay/web/console/webhooks"
 )
 
 // webhooksShown is the number of a job's webhooks on its page.
 const webhooksShown = 20
 
 func (c *controller) readWebhooks(ctx context.Context, p jobs.Principal, v *jobView) error {
-	page, err := c.Reads.Webhooks.Deliveries(ctx, p, models.WebhookDeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
+	page, err := c.Reads.Webhooks.Deliveries(ctx, p, webhooks.DeliveryFilter{JobID: v.ID}, paging.Request{First: webhooksShown})
 	if err != nil || len(page.Items) == 0 {
 		return err
 	}
 	v.Webhooks = page.Items
-	v.Tries, err = webhooks.ReadTries(ctx, c.Reads, page.Items)
+	v.Tries, err = webhookpages.ReadTries(ctx, c.Reads, page.Items)
 	return err
 }
 
 // delivering reports whether a webhook is pending.
 func (v *jobView) delivering() bool {
-	return slices.ContainsFunc(v.Webhooks, func(d *models.WebhookDelivery) bool { return d.State == models.DeliveryPending })
+	return slices.ContainsFunc(v.Webhooks, func(d *webhooks.Delivery) bool { return d.State == webhooks.DeliveryPending })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/samber/lo"
 )
@@ -36,7 +36,7 @@ func (c *controller) modelList(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err != nil {
 		return err
 	}
-	v := &modelList{Models: found, Aliases: known.Aliases(), Removed: known.Removals(), MayChange: p.May(models.RoleAdmin), Now: time.Now()}
+	v := &modelList{Models: found, Aliases: known.Aliases(), Removed: known.Removals(), MayChange: p.May(access.RoleAdmin), Now: time.Now()}
 	if v.Keys, err = c.KeyNames(r.Context(), p, lo.Map(v.Removed,
 		func(m catalogue.Removed, _ int) string { return m.RemovedBy })...); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (c *controller) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if found == nil {
 		return apierror.NotFound("model")
 	}
-	v := &modelShow{ModelStatus: found, MayChange: p.May(models.RoleAdmin), Now: time.Now()}
+	v := &modelShow{ModelStatus: found, MayChange: p.May(access.RoleAdmin), Now: time.Now()}
 	if newest := known.Find(found.Name, 0); newest != nil {
 		v.Newest = newest.Version
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/web/console/queues"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/trends"
@@ -61,7 +62,7 @@ func (c *controller) overview(w http.ResponseWriter, r *http.Request, p jobs.Pri
 
 // welcomes returns the address of this Reelay, for its first steps, or "" if it has had a job.
 func (c *controller) welcomes(r *http.Request, p jobs.Principal) (string, error) {
-	newest, err := c.Reads.Jobs.List(r.Context(), p, models.JobFilter{}, paging.Request{First: 1})
+	newest, err := c.Reads.Jobs.List(r.Context(), p, joblist.JobFilter{}, paging.Request{First: 1})
 	if err != nil || len(newest.Items) > 0 {
 		return "", err
 	}

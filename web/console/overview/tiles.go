@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/features/attention"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/queues"
 	"github.com/reelay/reelay/web/ui"
@@ -186,7 +187,7 @@ func causeDetail(c attention.Cause) string {
 }
 
 // following are the alerts below a cause, which is one itself if nothing explains it.
-func following(c attention.Cause) []*models.Alert {
+func following(c attention.Cause) []*alerts.Alert {
 	if c.Kind == attention.KindAlert {
 		return c.Alerts[1:]
 	}
@@ -198,7 +199,7 @@ func causeID(c attention.Cause) string {
 	return "cause-" + strings.ToLower(string(c.Kind)) + "-" + strings.NewReplacer("/", "-", "?", "-", "=", "-", "%", "-").Replace(c.Path)
 }
 
-func alertNote(a *models.Alert) string {
+func alertNote(a *alerts.Alert) string {
 	if a.AcknowledgedAt != nil {
 		return ", acknowledged"
 	}

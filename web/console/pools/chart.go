@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/trends"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -82,7 +83,7 @@ func (v *poolShow) counted(since time.Time) (all []workerCount) {
 
 // add adds the next decision. Of those before the chart begins, the last one is where its line
 // comes from.
-func (c *poolChart) add(d *models.ScalingDecision) {
+func (c *poolChart) add(d *capacity.ScalingDecision) {
 	if !d.At.After(c.Since) {
 		c.Steps = []ui.Step{{At: c.Since, Value: d.To}}
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/samber/lo"
@@ -23,7 +24,7 @@ import (
 // poolForm is the view of the form for a pool. Fields have their names in the API.
 type poolForm struct {
 	// Pool is the pool that is edited, or nil for a new one.
-	Pool *models.Pool
+	Pool *capacity.Pool
 	// Seen is the version of the pool that the values come from.
 	Seen      string
 	Values    url.Values
@@ -78,7 +79,7 @@ func (f *poolForm) path() string {
 }
 
 // newer returns what differs between a pool as it is now and as it was entered, by field.
-func newer(now, entered models.PoolSpec) map[string]string {
+func newer(now, entered capacity.PoolSpec) map[string]string {
 	differing, mine := map[string]string{}, poolValues(entered)
 	for name, values := range poolValues(now) {
 		if !slices.Equal(slices.Sorted(slices.Values(values)), slices.Sorted(slices.Values(mine[name]))) {
@@ -99,7 +100,7 @@ func (c *controller) newPoolForm(values url.Values) *poolForm {
 }
 
 func (c *controller) poolNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return shell.Render(w, r, http.StatusOK, poolFormPage(c.newPoolForm(poolValues(models.PoolSpec{
+	return shell.Render(w, r, http.StatusOK, poolFormPage(c.newPoolForm(poolValues(capacity.PoolSpec{
 		CapacityClass: models.CapacitySpot, IdleSeconds: fleet.DefaultCooldownSeconds, BootLimitSeconds: models.DefaultBootLimitSeconds,
 	}))))
 }
@@ -147,7 +148,7 @@ func (c *controller) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.P
 	spec := f.spec()
 	var err error
 	if len(f.Errors) == 0 {
-		var saved *models.Pool
+		var saved *capacity.Pool
 		if saved, err = c.Pools.UpdateIf(r.Context(), p, poolID(r), f.Seen, spec); err == nil {
 			return c.toPool(w, r, saved, nil, "Saved %s.")
 		}
@@ -189,7 +190,7 @@ func (f *poolForm) refuse(err *apierror.Error) {
 }
 
 // poolValues returns the form's values of a pool.
-func poolValues(s models.PoolSpec) url.Values {
+func poolValues(s capacity.PoolSpec) url.Values {
 	s.Fill()
 	settings := pretty(s.Settings)
 	if settings == "{}" {
@@ -212,7 +213,7 @@ func poolValues(s models.PoolSpec) url.Values {
 }
 
 // spec reads the form's values. Those that cannot be read are in Errors.
-func (f *poolForm) spec() models.PoolSpec {
+func (f *poolForm) spec() capacity.PoolSpec {
 	get := func(name string) string { return strings.TrimSpace(f.Values.Get(name)) }
 	whole := func(name string) int {
 		n, err := strconv.Atoi(get(name))
@@ -228,7 +229,7 @@ func (f *poolForm) spec() models.PoolSpec {
 		}
 		return n
 	}
-	s := models.PoolSpec{
+	s := capacity.PoolSpec{
 		Name: get("name"), Provider: get("provider"), Region: get("region"), Zones: words(get("zones")),
 		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")),
 		Models:     f.Values["models"],

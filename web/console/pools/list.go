@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
@@ -30,7 +31,7 @@ type poolRow struct {
 	// Waits is true while the pool boots no worker because its provider refused machines.
 	Waits bool
 	// Newest is the scaler's newest decision, or nil.
-	Newest *models.ScalingDecision
+	Newest *capacity.ScalingDecision
 }
 
 func poolID(r *http.Request) models.PoolID { return models.PoolID(r.PathValue("id")) }
@@ -80,7 +81,7 @@ func (c *controller) readPools(ctx context.Context, p jobs.Principal) (*poolList
 	return v, nil
 }
 
-func poolRowOf(pool *query.PoolStatus, newest *models.ScalingDecision) poolRow {
+func poolRowOf(pool *query.PoolStatus, newest *capacity.ScalingDecision) poolRow {
 	now := time.Now()
 	return poolRow{PoolStatus: pool, State: fleet.StateOf(pool.Pool, now), Waits: pool.BackoffUntil.After(now), Newest: newest}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/ui"
 )
 
@@ -77,7 +77,7 @@ type priceChart struct {
 // chartUnits is how many units of a chart a dollar has.
 const chartUnits = 10_000
 
-func chartOf(prices []*models.PriceStep, now time.Time) priceChart {
+func chartOf(prices []*capacity.PriceStep, now time.Time) priceChart {
 	chart := priceChart{Since: now.Add(-priceHours * time.Hour)}
 	for i, p := range prices {
 		if i == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/workers"
@@ -39,14 +40,14 @@ type poolShow struct {
 	// Warnings are as in [fleet.Pools.Warnings].
 	Warnings []string
 	// Decisions are the newest ones, newest first.
-	Decisions []*models.ScalingDecision
+	Decisions []*capacity.ScalingDecision
 	// Past is the history of the last day, oldest first.
 	Past    []*history.Figures
 	Workers *workers.List
 	// Reclamations are what the provider took of the pool in the last 24 hours.
-	Reclamations []*models.Reclamation
+	Reclamations []*capacity.Reclamation
 	// Prices is what a worker cost in the last hours, oldest first.
-	Prices []*models.PriceStep
+	Prices []*capacity.PriceStep
 	Now    time.Time
 }
 
@@ -117,7 +118,7 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 }
 
 // listed are the decisions in the table. Equal ones in a row are one line.
-func (v *poolShow) listed() []query.Same[*models.ScalingDecision] {
+func (v *poolShow) listed() []query.Same[*capacity.ScalingDecision] {
 	folded := query.FoldDecisions(v.Decisions)
 	return folded[:min(len(folded), decisionsListed)]
 }
@@ -173,7 +174,7 @@ func (c *controller) poolDelete(w http.ResponseWriter, r *http.Request, p jobs.P
 }
 
 // toPool returns to the page of a pool, with what was done to it. said has a %s for its name.
-func (c *controller) toPool(w http.ResponseWriter, r *http.Request, pool *models.Pool, err error, said string) error {
+func (c *controller) toPool(w http.ResponseWriter, r *http.Request, pool *capacity.Pool, err error, said string) error {
 	if err != nil {
 		return err
 	}

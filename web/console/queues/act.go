@@ -9,12 +9,13 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
 // queuePause is the view of the page that confirms a pause.
 type queuePause struct {
-	models.QueueCount
+	backlog.QueueCount
 	Reason string
 	Error  string
 }
@@ -40,7 +41,7 @@ func (c *controller) readPause(r *http.Request) (*queuePause, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &queuePause{QueueCount: models.QueueCount{Lane: lane, Model: model}}
+	v := &queuePause{QueueCount: backlog.QueueCount{Lane: lane, Model: model}}
 	for _, q := range queues {
 		if q.Lane == lane && (model == "" || q.Model == model) {
 			v.Depth += q.Depth

@@ -7,7 +7,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -138,7 +138,7 @@ func partOf(n, of int) string {
 }
 
 // capText says how many jobs an account runs of those that it may.
-func capText(s *models.LaneShare) string {
+func capText(s *backlog.LaneShare) string {
 	if shell.Unlimited(s.MaxRunning) {
 		return strconv.Itoa(s.AccountRunning)
 	}

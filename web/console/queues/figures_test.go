@@ -5,7 +5,7 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +31,7 @@ func TestQueueFigures_SayWhenAQueueIsEmpty(t *testing.T) {
 		"some are skipped": {2, estimate.Drain{Seconds: new(60.0), LeftOut: []estimate.LeftOut{{Obstacle: estimate.ObstaclePaused, Jobs: 1}}},
 			"1 min 00 s, without 1 job: paused"},
 	} {
-		q := QueueView{QueueCount: models.QueueCount{Depth: c.depth}, Limit: query.QueueCapacity{Drain: c.drain}}
+		q := QueueView{QueueCount: backlog.QueueCount{Depth: c.depth}, Limit: query.QueueCapacity{Drain: c.drain}}
 		require.Equal(t, c.want, q.drains(), name)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/trends"
@@ -41,12 +43,12 @@ type LaneView struct {
 	// PausedDepth is how many of its waiting jobs are in queues that are paused.
 	PausedDepth int
 	// Shares are the accounts with the most waiting jobs.
-	Shares []*models.LaneShare
+	Shares []*backlog.LaneShare
 }
 
 // QueueView is a lane, or one model's jobs in it.
 type QueueView struct {
-	models.QueueCount
+	backlog.QueueCount
 	// Own is the pause of just this, even if the lane is paused, too.
 	Own *models.Pause
 	// PausedModels are those of a lane that are paused while the lane is not.
@@ -62,11 +64,11 @@ type QueueView struct {
 
 type poolView struct {
 	*query.PoolStatus
-	Decisions []*models.ScalingDecision
+	Decisions []*capacity.ScalingDecision
 }
 
 // decisions are the newest ones, with equal ones in a row as one.
-func (p poolView) decisions() []query.Same[*models.ScalingDecision] {
+func (p poolView) decisions() []query.Same[*capacity.ScalingDecision] {
 	folded := query.FoldDecisions(p.Decisions)
 	return folded[:min(len(folded), decisionsShown)]
 }
@@ -149,7 +151,7 @@ func (c *controller) readLanes(ctx context.Context, p jobs.Principal, accounts i
 		return nil, err
 	}
 	for _, tier := range models.Tiers {
-		queues = append(queues, models.QueueCount{Lane: tier})
+		queues = append(queues, backlog.QueueCount{Lane: tier})
 	}
 	capacities, err := c.Reads.Queues.Capacities(ctx, queues)
 	if err != nil {
@@ -189,12 +191,12 @@ func LeasesHalted(halts []models.Halt) bool {
 }
 
 // Lanes sums the queues by lane.
-func Lanes(queues []models.QueueCount, pauses []models.Pause, halts []models.Halt) []LaneView {
+func Lanes(queues []backlog.QueueCount, pauses []models.Pause, halts []models.Halt) []LaneView {
 	var lanes []LaneView
 	halted := LeasesHalted(halts)
 	for _, tier := range models.Tiers {
 		pause := pauseOf(pauses, tier, "")
-		lane := LaneView{QueueView: QueueView{QueueCount: models.QueueCount{Lane: tier, Pause: pause}, Own: pause}}
+		lane := LaneView{QueueView: QueueView{QueueCount: backlog.QueueCount{Lane: tier, Pause: pause}, Own: pause}}
 		for _, q := range queues {
 			if q.Lane != tier || q.Model == "" {
 				continue
@@ -245,7 +247,7 @@ func queuePath(lane models.Tier, model, action string) string {
 }
 
 // queuedJobs returns the address of the jobs that wait in a queue.
-func queuedJobs(q models.QueueCount) string {
+func queuedJobs(q backlog.QueueCount) string {
 	jobs := address.Jobs{Status: []models.JobStatus{models.JobQueued}, Search: address.SearchTerm("tier", strings.ToLower(string(q.Lane)))}
 	if q.Model != "" {
 		jobs.Search += " " + address.SearchTerm("model", q.Model)

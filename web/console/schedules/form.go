@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/samber/lo"
@@ -30,7 +31,7 @@ const (
 // scheduleForm is the view of the form for a schedule. Fields have their names in the API.
 type scheduleForm struct {
 	// Schedule is the one that is edited, or nil for a new one.
-	Schedule *models.Schedule
+	Schedule *schedules.Schedule
 	Values   url.Values
 	Models   []string
 	// Errors are messages by the name of the field; "" is the whole form.
@@ -51,19 +52,19 @@ type scheduleChoice struct {
 
 var (
 	scheduleLate = scheduleChoice{"catchUp", "Late slots", "What happens to slots that no process could fire.", [][2]string{
-		{string(models.CatchUpCoalesce), "The last one fires"}, {string(models.CatchUpAll), "Each one fires"},
-		{string(models.CatchUpSkip), "None of them fires"},
+		{string(schedules.CatchUpCoalesce), "The last one fires"}, {string(schedules.CatchUpAll), "Each one fires"},
+		{string(schedules.CatchUpSkip), "None of them fires"},
 	}}
 	scheduleOverlap = scheduleChoice{"overlap", "While an earlier run lasts", "", [][2]string{
-		{string(models.RunOverlapAllow), "Both run"}, {string(models.RunOverlapSkip), "The slot is skipped"},
-		{string(models.RunOverlapCancel), "The earlier one is cancelled"},
+		{string(schedules.RunOverlapAllow), "Both run"}, {string(schedules.RunOverlapSkip), "The slot is skipped"},
+		{string(schedules.RunOverlapCancel), "The earlier one is cancelled"},
 	}}
 	scheduleGap = scheduleChoice{"dstGap", "Times that daylight saving skips", "", [][2]string{
-		{string(models.DSTGapShift), "Fire at the change"}, {string(models.DSTGapSkip), "Do not fire"},
+		{string(schedules.DSTGapShift), "Fire at the change"}, {string(schedules.DSTGapSkip), "Do not fire"},
 	}}
 	scheduleRepeat = scheduleChoice{"dstOverlap", "Times that it repeats", "", [][2]string{
-		{string(models.DSTOverlapFirst), "Fire the first time"}, {string(models.DSTOverlapLast), "Fire the second time"},
-		{string(models.DSTOverlapBoth), "Fire both times"},
+		{string(schedules.DSTOverlapFirst), "Fire the first time"}, {string(schedules.DSTOverlapLast), "Fire the second time"},
+		{string(schedules.DSTOverlapBoth), "Fire both times"},
 	}}
 )
 
@@ -128,7 +129,7 @@ func (c *controller) editedSchedule(r *http.Request, p jobs.Principal, values ur
 }
 
 // scheduleValues are the values of the form for a stored schedule.
-func scheduleValues(s *models.Schedule, request schedule.Request) url.Values {
+func scheduleValues(s *schedules.Schedule, request schedule.Request) url.Values {
 	values := url.Values{
 		"name": {s.Name}, "cron": {s.Cron}, "timezone": {s.Timezone}, "catchUp": {string(s.CatchUp)},
 		"catchUpWindowSeconds": {strconv.Itoa(s.CatchUpWindowSeconds)},
@@ -161,10 +162,10 @@ func (f *scheduleForm) input() schedule.Input {
 	text := func(name string) string { return strings.TrimSpace(f.Values.Get(name)) }
 	in := schedule.Input{
 		Name: text("name"), Cron: text("cron"), EverySeconds: lo.FromPtr(f.number("everySeconds")), Timezone: text("timezone"),
-		DSTGap: models.DSTGap(text("dstGap")), DSTOverlap: models.DSTOverlap(text("dstOverlap")),
+		DSTGap: schedules.DSTGap(text("dstGap")), DSTOverlap: schedules.DSTOverlap(text("dstOverlap")),
 		JitterSeconds: lo.FromPtr(f.number("jitterSeconds")),
-		CatchUp:       models.CatchUp(text("catchUp")), CatchUpWindowSeconds: f.number("catchUpWindowSeconds"),
-		Overlap: models.RunOverlap(text("overlap")),
+		CatchUp:       schedules.CatchUp(text("catchUp")), CatchUpWindowSeconds: f.number("catchUpWindowSeconds"),
+		Overlap: schedules.RunOverlap(text("overlap")),
 		StartAt: f.moment("startAt"), EndAt: f.moment("endAt"), Request: f.request,
 	}
 	if in.Workflow == nil {
@@ -231,7 +232,7 @@ func (c *controller) scheduleSend(w http.ResponseWriter, r *http.Request, p jobs
 	if len(f.Errors) > 0 {
 		return shell.Render(w, r, http.StatusUnprocessableEntity, scheduleFormPage(f))
 	}
-	var saved *models.Schedule
+	var saved *schedules.Schedule
 	if f.Schedule == nil {
 		saved, err = c.Schedules.Create(r.Context(), p, in)
 	} else {

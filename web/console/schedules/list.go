@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
@@ -46,7 +47,7 @@ func (v *scheduleList) live() string {
 
 // scheduleRow is one schedule.
 type scheduleRow struct {
-	*models.Schedule
+	*schedules.Schedule
 	Account string
 }
 

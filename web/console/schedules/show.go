@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/workflows"
@@ -34,7 +35,7 @@ type scheduleShow struct {
 	Prompt   string
 	Nodes    []scheduledNode
 	Upcoming []time.Time
-	Slots    []*models.ScheduleSlot
+	Slots    []*schedules.ScheduleSlot
 	// Keys are the names of the key as which it submits, and of who paused it.
 	Keys shell.KeyNames
 	Now  time.Time
@@ -85,9 +86,9 @@ func (r scheduleRow) every() string {
 func (r scheduleRow) late() string {
 	window := ui.Duration(time.Duration(r.CatchUpWindowSeconds) * time.Second)
 	switch r.CatchUp {
-	case models.CatchUpCoalesce:
+	case schedules.CatchUpCoalesce:
 		return "the last one fires, up to " + window + " late"
-	case models.CatchUpAll:
+	case schedules.CatchUpAll:
 		return "each one fires, up to " + window + " late"
 	}
 	return "none of them fires"
@@ -96,9 +97,9 @@ func (r scheduleRow) late() string {
 // overlaps says what happens while the run of an earlier slot has not ended.
 func (r scheduleRow) overlaps() string {
 	switch r.Overlap {
-	case models.RunOverlapSkip:
+	case schedules.RunOverlapSkip:
 		return "the slot is skipped"
-	case models.RunOverlapCancel:
+	case schedules.RunOverlapCancel:
 		return "the earlier one is cancelled"
 	}
 	return "both run"
@@ -106,7 +107,7 @@ func (r scheduleRow) overlaps() string {
 
 // skippedTimes and repeatedTimes say what happens when daylight saving begins and ends.
 func (r scheduleRow) skippedTimes() string {
-	if r.DSTGap == models.DSTGapSkip {
+	if r.DSTGap == schedules.DSTGapSkip {
 		return "do not fire"
 	}
 	return "fire once, when the clock is put forward"
@@ -114,9 +115,9 @@ func (r scheduleRow) skippedTimes() string {
 
 func (r scheduleRow) repeatedTimes() string {
 	switch r.DSTOverlap {
-	case models.DSTOverlapLast:
+	case schedules.DSTOverlapLast:
 		return "fire the second time"
-	case models.DSTOverlapBoth:
+	case schedules.DSTOverlapBoth:
 		return "fire both times"
 	}
 	return "fire the first time"

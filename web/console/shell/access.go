@@ -15,17 +15,17 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/samber/lo"
 )
 
 // May reports whether who looks at the page has the role. Templates disable the buttons of
 // actions that the viewer may not perform: see requires.
-func May(ctx context.Context, role models.Role) bool { return visitOf(ctx).Principal.May(role) }
+func May(ctx context.Context, role access.Role) bool { return visitOf(ctx).Principal.May(role) }
 
 // Requires returns the attributes of a button that needs the role: none if who looks at the
 // page has it, else those that disable the button and say why.
-func Requires(ctx context.Context, role models.Role) templ.Attributes {
+func Requires(ctx context.Context, role access.Role) templ.Attributes {
 	if May(ctx, role) {
 		return nil
 	}
@@ -34,28 +34,28 @@ func Requires(ctx context.Context, role models.Role) templ.Attributes {
 
 // Titled is requires for a button of operators that says what it does.
 func Titled(ctx context.Context, title string) templ.Attributes {
-	if lacking := Requires(ctx, models.RoleOperator); lacking != nil {
+	if lacking := Requires(ctx, access.RoleOperator); lacking != nil {
 		return lacking
 	}
 	return templ.Attributes{"title": title}
 }
 
 // lacks says why who looks at the page may not perform an action that needs the role.
-func lacks(ctx context.Context, role models.Role) string {
+func lacks(ctx context.Context, role access.Role) string {
 	return "Requires the role " + strings.ToLower(string(role)) + ". Your role is " + strings.ToLower(string(visitOf(ctx).Principal.Role)) +
 		"."
 }
 
 // roleOf returns the role that a route requires: VIEWER to read, OPERATOR to change
 // something, ADMIN where the route says so.
-func (r Route) roleOf(method string) models.Role {
+func (r Route) roleOf(method string) access.Role {
 	switch {
 	case r.Admin:
-		return models.RoleAdmin
+		return access.RoleAdmin
 	case r.Own || method == http.MethodGet || method == http.MethodHead:
-		return models.RoleViewer
+		return access.RoleViewer
 	}
-	return models.RoleOperator
+	return access.RoleOperator
 }
 
 // admit refuses a request whose caller lacks the role of the route.
@@ -82,7 +82,7 @@ func formKeyOf(session string) []byte {
 var sharedToken = "shared-" + rand.Text()
 
 // shared returns a context for what viewers of a role share.
-func shared(ctx context.Context, role models.Role) context.Context {
+func shared(ctx context.Context, role access.Role) context.Context {
 	return context.WithValue(ctx, visitKey{}, visit{Principal: jobs.Principal{Role: role}})
 }
 
@@ -149,6 +149,6 @@ var adminSections = []string{"/members", "/keys", "/audit"}
 // shownSections returns the sections that who looks at the page may open.
 func shownSections(ctx context.Context, all []section) []section {
 	return lo.Filter(all, func(s section, _ int) bool {
-		return May(ctx, models.RoleAdmin) || !slices.Contains(adminSections, s.path)
+		return May(ctx, access.RoleAdmin) || !slices.Contains(adminSections, s.path)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/ui"
 )
@@ -103,7 +104,7 @@ func IDPath(ctx context.Context, id string) string {
 		return ""
 	}
 	section, _, _ := strings.Cut(strings.TrimPrefix(path(id), "/"), "/")
-	if slices.Contains(adminSections, "/"+section) && !May(ctx, models.RoleAdmin) {
+	if slices.Contains(adminSections, "/"+section) && !May(ctx, access.RoleAdmin) {
 		return ""
 	}
 	return path(id)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +26,7 @@ func TestFormToken(t *testing.T) {
 	ctx := context.WithValue(t.Context(), visitKey{}, mine)
 	own := strings.TrimPrefix(string(ownTokens(ctx, []byte("token="+sharedToken))), "token=")
 	require.NoError(t, mine.checkToken(own))
-	require.Nil(t, Requires(shared(ctx, models.RoleAdmin), models.RoleOperator))
+	require.Nil(t, Requires(shared(ctx, access.RoleAdmin), access.RoleOperator))
 	require.Equal(t, "Requires the role operator. Your role is viewer.",
-		Requires(shared(ctx, models.RoleViewer), models.RoleOperator)["title"])
+		Requires(shared(ctx, access.RoleViewer), access.RoleOperator)["title"])
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/ui"
 )
 
@@ -56,7 +57,7 @@ func (c *Shell) visited(r *http.Request, p jobs.Principal) *http.Request {
 // visitedBy is visited for a person who is logged in. Pages begin with what is halted.
 func (c *Shell) visitedBy(r *http.Request, p jobs.Principal) (_ *http.Request, err error) {
 	r = c.visited(r, p)
-	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || !p.May(models.RoleViewer) {
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") || !p.May(access.RoleViewer) {
 		return r, nil
 	}
 	v := visitOf(r.Context())

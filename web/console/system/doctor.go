@@ -13,7 +13,7 @@ import (
 
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
@@ -119,7 +119,7 @@ func worstFirst(found []doctor.Finding) []doctor.Finding {
 // examined returns the newest examination for a viewer. If the viewer may run the checks, they are
 // started unless their result is current.
 func (c *controller) examined(r *http.Request, p jobs.Principal) (*examination, <-chan struct{}) {
-	if c.Examine != nil && p.May(models.RoleOperator) {
+	if c.Examine != nil && p.May(access.RoleOperator) {
 		c.exams.begin(askedAfter(r), c.Examine)
 	}
 	found, changed := c.exams.look()

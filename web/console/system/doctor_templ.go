@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"fmt"
 	"github.com/reelay/reelay/features/doctor"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
 	"strings"
@@ -121,7 +121,7 @@ func doctorNow(v *examination) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if !shell.May(ctx, models.RoleOperator) {
+			if !shell.May(ctx, access.RoleOperator) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " disabled")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

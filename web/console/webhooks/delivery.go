@@ -8,14 +8,15 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
 // ReadTries reads the tries of deliveries.
-func ReadTries(ctx context.Context, reads *query.Reads, of []*models.WebhookDelivery) (map[models.WebhookDeliveryID][]*models.WebhookTry,
+func ReadTries(ctx context.Context, reads *query.Reads, of []*webhooks.Delivery) (map[models.WebhookDeliveryID][]*webhooks.Try,
 	error) {
-	byDelivery := map[models.WebhookDeliveryID][]*models.WebhookTry{}
+	byDelivery := map[models.WebhookDeliveryID][]*webhooks.Try{}
 	ids := make([]models.WebhookDeliveryID, len(of))
 	for i, d := range of {
 		ids[i] = d.ID
@@ -31,18 +32,18 @@ func ReadTries(ctx context.Context, reads *query.Reads, of []*models.WebhookDeli
 }
 
 // webhookState returns the state of a delivery for a badge.
-func webhookState(d *models.WebhookDelivery) string {
+func webhookState(d *webhooks.Delivery) string {
 	switch {
-	case d.State != models.DeliveryPending:
+	case d.State != webhooks.DeliveryPending:
 		return string(d.State)
 	case d.LastError != "":
 		return "RETRYING"
 	}
-	return string(models.DeliveryPending)
+	return string(webhooks.DeliveryPending)
 }
 
 // webhookOutcome describes the result of a try.
-func webhookOutcome(try *models.WebhookTry) string {
+func webhookOutcome(try *webhooks.Try) string {
 	if try.Error == "" && try.StatusCode != nil {
 		return fmt.Sprintf("The endpoint responded with status %d.", *try.StatusCode)
 	}
@@ -51,12 +52,12 @@ func webhookOutcome(try *models.WebhookTry) string {
 
 // sameTries are tries that follow each other with the same outcome.
 type sameTries struct {
-	First, Last *models.WebhookTry
+	First, Last *webhooks.Try
 	Count       int
 }
 
 // foldTries makes tries one that follow each other with the same outcome. They are oldest first.
-func foldTries(tries []*models.WebhookTry) (folded []sameTries) {
+func foldTries(tries []*webhooks.Try) (folded []sameTries) {
 	for _, same := range query.FoldSame(tries, webhookOutcome) {
 		folded = append(folded, sameTries{First: same.Newest, Last: same.Oldest, Count: same.Count})
 	}
@@ -72,7 +73,7 @@ func (c *controller) redeliver(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err != nil {
 		return err
 	}
-	if delivery.State != models.DeliveryPending { // else it is on its way
+	if delivery.State != webhooks.DeliveryPending { // else it is on its way
 		if _, err = c.Webhooks.Redeliver(r.Context(), p, delivery.ID); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 )
@@ -24,22 +25,22 @@ const (
 
 // webhookList is the view of the page with webhook endpoints.
 type webhookList struct {
-	Rows []*models.WebhookEndpoint
+	Rows []*webhooks.Endpoint
 	// Accounts are the names of the endpoints' accounts.
 	Accounts map[models.AccountID]string
 	// Older is the address of the next page, or "".
 	Older string
 	// Failures are the newest deliveries that failed.
-	Failures []*models.WebhookDelivery
+	Failures []*webhooks.Delivery
 	Now      time.Time
 }
 
 // webhookShow is the view of one endpoint's page.
 type webhookShow struct {
-	*models.WebhookEndpoint
+	*webhooks.Endpoint
 	Account    string
-	Deliveries []*models.WebhookDelivery
-	Tries      map[models.WebhookDeliveryID][]*models.WebhookTry
+	Deliveries []*webhooks.Delivery
+	Tries      map[models.WebhookDeliveryID][]*webhooks.Try
 	FailedOnly bool
 	// Older is the address of the next page, or "".
 	Older string
@@ -56,7 +57,7 @@ type webhookForm struct {
 
 // webhookSecret is the view of the page that shows a secret, once.
 type webhookSecret struct {
-	*models.WebhookEndpoint
+	*webhooks.Endpoint
 	Secret string
 	// Rotated means that the secret replaces another one.
 	Rotated bool
@@ -84,7 +85,7 @@ func (c *controller) webhookList(w http.ResponseWriter, r *http.Request, p jobs.
 	if v.Accounts, err = c.AccountNames(r.Context(), ids); err != nil {
 		return err
 	}
-	failures, err := c.Reads.Webhooks.Deliveries(r.Context(), p, models.WebhookDeliveryFilter{FailedOnly: true}, paging.Request{First: 20})
+	failures, err := c.Reads.Webhooks.Deliveries(r.Context(), p, webhooks.DeliveryFilter{FailedOnly: true}, paging.Request{First: 20})
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (c *controller) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.
 		return err
 	}
 	v.FailedOnly = r.URL.Query().Get("failed") == "1"
-	page, err := c.Reads.Webhooks.Deliveries(r.Context(), p, models.WebhookDeliveryFilter{EndpointID: v.ID, FailedOnly: v.FailedOnly},
+	page, err := c.Reads.Webhooks.Deliveries(r.Context(), p, webhooks.DeliveryFilter{EndpointID: v.ID, FailedOnly: v.FailedOnly},
 		paging.Request{First: deliveriesShown, After: r.URL.Query().Get("after")})
 	if err != nil {
 		return err
@@ -119,13 +120,13 @@ func (c *controller) readEndpoint(ctx context.Context, p jobs.Principal, id mode
 		return nil, err
 	}
 	names, err := c.AccountNames(ctx, []models.AccountID{endpoint.AccountID})
-	return &webhookShow{WebhookEndpoint: endpoint, Account: names[endpoint.AccountID], Own: endpoint.AccountID == p.AccountID,
+	return &webhookShow{Endpoint: endpoint, Account: names[endpoint.AccountID], Own: endpoint.AccountID == p.AccountID,
 		Now: time.Now()}, err
 }
 
 func (c *controller) webhookNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return shell.Render(w, r, http.StatusOK, webhookNewPage(&webhookForm{Values: url.Values{"id": {string(models.NewWebhookEndpointID())},
-		"format": {string(models.FormatStandard)}}}))
+		"format": {string(webhooks.FormatStandard)}}}))
 }
 
 // webhookCreate makes an endpoint of the operator's own account, and shows its secret.
@@ -133,9 +134,9 @@ func (c *controller) webhookCreate(w http.ResponseWriter, r *http.Request, p job
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	format := models.WebhookFormat(r.PostForm.Get("format"))
+	format := webhooks.Format(r.PostForm.Get("format"))
 	if change.WebhookEvents[format] == nil {
-		format = models.FormatStandard
+		format = webhooks.FormatStandard
 	}
 	endpoint, secret, err := c.Webhooks.CreateEndpointOnce(r.Context(), p, models.WebhookEndpointID(r.PostForm.Get("id")),
 		r.PostForm.Get("url"), format, r.PostForm["events"])

@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -32,7 +33,7 @@ type List struct {
 	Rows []workerRow
 	// Hosts are those that lost or crashed the most attempts; only the newest page of all active
 	// workers has them. Groups are the active workers counted by pool, GPU and zone.
-	Hosts  []*models.EatingHost
+	Hosts  []*capacity.EatingHost
 	Groups []*models.WorkerGroup
 	Filter workerFilter
 	// Problem says what is wrong with the address, or is "".
@@ -52,7 +53,7 @@ type workerRow struct {
 	Job  *models.Job
 	GPUs []*models.GPUState
 	// Past is how busy its GPUs were in the last two hours, or nil if they told nothing.
-	Past *models.GPUHistory
+	Past *capacity.GPUHistory
 	// Hosted is true if the provider can stop the machine, and Preemptable if it can also give notice before.
 	Hosted, Preemptable bool
 	// Silent is true if the worker's next heartbeat is overdue.
@@ -196,7 +197,7 @@ func ReadRows(ctx context.Context, reads *query.Reads, operator *fleet.WorkerOpe
 	if err != nil {
 		return nil, err
 	}
-	pasts := lo.KeyBy(past, func(h *models.GPUHistory) models.WorkerID { return h.WorkerID })
+	pasts := lo.KeyBy(past, func(h *capacity.GPUHistory) models.WorkerID { return h.WorkerID })
 	gpus := lo.GroupBy(states, func(g *models.GPUState) models.WorkerID { return g.WorkerID })
 	names := map[models.PoolID]string{}
 	for _, pool := range pools {

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
@@ -152,7 +152,7 @@ func quarantineFormPage(v *quarantineForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, models.RoleOperator))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, shell.Requires(ctx, access.RoleOperator))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

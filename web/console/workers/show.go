@@ -14,6 +14,8 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
@@ -34,7 +36,7 @@ type workerShow struct {
 	// Outcomes count its ended attempts.
 	Outcomes []models.AttemptSum
 	Attempts []workerAttempt
-	Acts     []*models.AuditEntry
+	Acts     []*access.AuditEntry
 	// Keys has the name of the key with which it registered.
 	Keys         shell.KeyNames
 	Log          *shell.LogTail
@@ -149,7 +151,7 @@ func (r workerRow) cannotPreempt() string {
 
 // spoiled reports whether the attempts were lost or crashed, as the ranking of hosts counts them.
 func spoiled(o models.AttemptSum) bool {
-	return slices.Contains(models.SpoilingClasses, o.FailureClass)
+	return slices.Contains(capacity.SpoilingClasses, o.FailureClass)
 }
 
 // spoiled counts the attempts that the worker lost or crashed.
@@ -184,7 +186,7 @@ func (v *workerShow) wastedText() string {
 }
 
 // reasonOf returns the reason that an operator gave for an act, or "".
-func reasonOf(e *models.AuditEntry) string {
+func reasonOf(e *access.AuditEntry) string {
 	var payload struct {
 		Reason string `json:"reason"`
 	}
@@ -200,7 +202,7 @@ var actNames = map[string]string{
 	"quarantineWorker": "Quarantined", "releaseQuarantine": "Released from quarantine",
 }
 
-func actName(e *models.AuditEntry) string {
+func actName(e *access.AuditEntry) string {
 	if name := actNames[e.Action]; name != "" {
 		return name
 	}
@@ -232,7 +234,7 @@ func costText(usd *float64) string {
 }
 
 // reclaimedText sums up reclamations.
-func reclaimedText(found []*models.Reclamation) string {
+func reclaimedText(found []*capacity.Reclamation) string {
 	var workers, interrupted, byOperators int
 	var wasted, usd float64
 	known := false

@@ -3,7 +3,7 @@ package workers
 import (
 	"fmt"
 
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/web/ui"
 )
 
@@ -18,7 +18,7 @@ type spark struct {
 // hotGPU is the upper edge of temperatures, in degrees Celsius: GPUs slow down before it.
 const hotGPU = 100
 
-func sparksOf(past *models.GPUHistory) []spark {
+func sparksOf(past *capacity.GPUHistory) []spark {
 	return []spark{
 		{"Utilization", "%", past.Utilization, 100},
 		{"Memory", "%", past.Memory, 100},

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/static"
@@ -28,7 +29,7 @@ const NodesShown = 500
 type workflowShow struct {
 	workflowRow
 	// Schedule is the one that submitted it, or nil.
-	Schedule *models.WorkflowSchedule
+	Schedule *schedules.WorkflowSchedule
 	Nodes    []workflowNode
 	Now      time.Time
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/console"
 	"github.com/reelay/reelay/web/console/apidocs"
 	"github.com/reelay/reelay/web/console/system"
@@ -305,7 +306,7 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 		return inside
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, _, err := door.Admit(r, s.keys().Authenticate, models.RoleViewer); err != nil {
+		if _, _, err := door.Admit(r, s.keys().Authenticate, access.RoleViewer); err != nil {
 			door.PlainError(w, r, err)
 			return
 		}

@@ -13,7 +13,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,8 +24,8 @@ func TestHandler(t *testing.T) {
 	s := newStrained(t)
 	account := jobs.NewAccount("house", models.TierCritical)
 	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
-	keys := map[models.Role]string{}
-	for _, role := range []models.Role{models.RoleClient, models.RoleOperator, models.RoleWorker} {
+	keys := map[access.Role]string{}
+	for _, role := range []access.Role{access.RoleClient, access.RoleOperator, access.RoleWorker} {
 		_, secret, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: role, Name: "test"})
 		require.NoError(t, err)
 		keys[role] = secret
@@ -42,7 +44,7 @@ func TestHandler(t *testing.T) {
 	t.Run("ServesMetricsOnlyToOperatorsUnlessTheyAreOpen", func(t *testing.T) {
 		for key, status := range map[string]int{
 			"": http.StatusUnauthorized, "rl_live_x": http.StatusUnauthorized,
-			keys[models.RoleClient]: http.StatusForbidden, keys[models.RoleWorker]: http.StatusForbidden, keys[models.RoleOperator]: http.StatusOK,
+			keys[access.RoleClient]: http.StatusForbidden, keys[access.RoleWorker]: http.StatusForbidden, keys[access.RoleOperator]: http.StatusOK,
 		} {
 			answer := get("/metrics", key)
 
@@ -70,7 +72,7 @@ func TestHandler(t *testing.T) {
 			"//v1/videos":    "application/json", "/v1/videos//": "application/json", "/v1/../v1/videos": "application/json",
 			"/v1": "application/json",
 		} {
-			answer := get(path, keys[models.RoleClient])
+			answer := get(path, keys[access.RoleClient])
 
 			require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 			require.Equal(t, media, answer.Header.Get("Content-Type"), path)
@@ -123,18 +125,18 @@ func TestHandler(t *testing.T) {
 		own, err := openStack(t.Context(), cfg, "https://reelay.example")
 		require.NoError(t, err)
 		defer own.Close()
-		caller := jobs.Principal{Role: models.RoleClient, AccountID: account.ID}
+		caller := jobs.Principal{Role: access.RoleClient, AccountID: account.ID}
 
-		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "https://Reelay.example:443/graphql", models.FormatStandard, nil)
+		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "https://Reelay.example:443/graphql", webhooks.FormatStandard, nil)
 		require.ErrorContains(t, err, "leads to Reelay itself")
 		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
 		_, _, err = own.submitter().Submit(t.Context(), caller, submit.Submission{Model: "testcard", Prompt: "x", Params: params})
 		require.ErrorContains(t, err, "leads to Reelay itself")
 		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", hostPort(cfg.redisURL)} {
-			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", models.FormatStandard, nil)
+			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", webhooks.FormatStandard, nil)
 			require.ErrorContains(t, err, "leads to Reelay itself", address)
 		}
-		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://127.0.0.1:9999/", models.FormatStandard, nil)
+		_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://127.0.0.1:9999/", webhooks.FormatStandard, nil)
 		require.NoError(t, err)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // Keys returns the keys in the file. It creates those that are missing or unknown
@@ -28,12 +29,12 @@ func (s *stack) credentials(ctx context.Context, path, endpoint, caFile string) 
 		secret  *string
 		account string
 		tier    models.Tier
-		role    models.Role
+		role    access.Role
 	}{
-		{&c.AdminKey, "house", models.TierCritical, models.RoleAdmin},
-		{&c.OperatorKey, "house", models.TierCritical, models.RoleOperator},
-		{&c.WorkerKey, "house", models.TierCritical, models.RoleWorker},
-		{&c.ClientKey, "client", models.TierEnterprise, models.RoleClient},
+		{&c.AdminKey, "house", models.TierCritical, access.RoleAdmin},
+		{&c.OperatorKey, "house", models.TierCritical, access.RoleOperator},
+		{&c.WorkerKey, "house", models.TierCritical, access.RoleWorker},
+		{&c.ClientKey, "client", models.TierEnterprise, access.RoleClient},
 	} {
 		if p, err := s.keys().Authenticate(ctx, *key.secret); err == nil && p.Role == key.role {
 			continue

@@ -22,7 +22,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 )
@@ -107,7 +107,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	index := s.notifier.Index
 	others := []doctor.Examiner{index.(*ready.Index)}
 	if withGCE {
-		pools, err := models.ListPools(ctx, db, models.NoPoolLock)
+		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 		if err != nil {
 			return nil, fmt.Errorf("list pools: %w", err)
 		}

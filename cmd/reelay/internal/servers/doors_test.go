@@ -20,11 +20,12 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
 // houseKey creates a key of a role for a new account.
-func (s *strained) houseKey(t *testing.T, role models.Role) string {
+func (s *strained) houseKey(t *testing.T, role access.Role) string {
 	t.Helper()
 	account := jobs.NewAccount("house", models.TierCritical)
 	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
@@ -37,8 +38,8 @@ func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	s := newStrained(t)
 	address, _, _ := serving(t, s.handler("http://127.0.0.1:8080").ServeHTTP)
 	wrong := "Authorization: Bearer rl_live_x\r\n"
-	client, operator := "Authorization: Bearer "+s.houseKey(t, models.RoleClient)+"\r\n", "Authorization: Bearer "+
-		s.houseKey(t, models.RoleOperator)+"\r\n"
+	client, operator := "Authorization: Bearer "+s.houseKey(t, access.RoleClient)+"\r\n", "Authorization: Bearer "+
+		s.houseKey(t, access.RoleOperator)+"\r\n"
 
 	for request, status := range map[string]int{
 		"GET /healthz\n": 400, "GET /readyz\n": 400, "GET /metrics\n": 400, "GET /metrics\n" + operator: 400, "GET /login\n": 400, "GET /\n": 400,
@@ -88,8 +89,8 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 	server.Config.Handler = httpguard.New(s.handler(publicURL), nil)
 	server.Start()
 	t.Cleanup(server.Close)
-	operator := s.houseKey(t, models.RoleOperator)
-	client := "Authorization: Bearer " + s.houseKey(t, models.RoleClient) + "\r\n"
+	operator := s.houseKey(t, access.RoleOperator)
+	client := "Authorization: Bearer " + s.houseKey(t, access.RoleClient) + "\r\n"
 	login, err := http.DefaultTransport.RoundTrip(loginRequest(t, publicURL, operator))
 	require.NoError(t, err)
 	require.NoError(t, login.Body.Close())

@@ -7,12 +7,12 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/command"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // doubts returns sentences about what this process does not find of a pool. They are no errors: the
 // pool needs it in control, which may have another configuration.
-func (c *config) doubts(pool *models.Pool) []string {
+func (c *config) doubts(pool *capacity.Pool) []string {
 	var found []string
 	if doubt := c.doubtSource(pool); doubt != "" {
 		found = append(found, doubt)
@@ -34,7 +34,7 @@ func (c *config) doubts(pool *models.Pool) []string {
 	return found
 }
 
-func (c *config) doubtSource(pool *models.Pool) string {
+func (c *config) doubtSource(pool *capacity.Pool) string {
 	const otherwise = "Unless that of control has it, the constant price counts."
 	switch {
 	case pool.PriceSource == "" || pool.QuotedUSD != nil: // control has read it

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/features/prices"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,19 +21,19 @@ func TestPools(t *testing.T) {
 		price := 0.5
 		for want, c := range map[string]struct {
 			config config
-			pool   models.Pool
+			pool   capacity.Pool
 		}{
-			"": {config{}, models.Pool{PoolSpec: models.PoolSpec{Provider: "static"}}},
+			"": {config{}, capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "static"}}},
 			"The API has no REELAY_PRICES: it cannot tell whether there is a source night. Unless": {config{},
-				models.Pool{PoolSpec: models.PoolSpec{Provider: "gce", PriceSource: "night"}}},
+				capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "gce", PriceSource: "night"}}},
 			"The REELAY_PRICES of the API has no source night; it has day. Unless": {config{prices: "x",
-				priceSources: []*prices.Source{{Name: "day"}}}, models.Pool{PoolSpec: models.PoolSpec{Provider: "gce", PriceSource: "night"}}},
+				priceSources: []*prices.Source{{Name: "day"}}}, capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "gce", PriceSource: "night"}}},
 			"The API does not reach the provider local": {config{},
-				models.Pool{PoolSpec: models.PoolSpec{Provider: "local", PriceSource: "night"}, PoolQuote: models.PoolQuote{QuotedUSD: &price}}},
+				capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "local", PriceSource: "night"}, PoolQuote: capacity.PoolQuote{QuotedUSD: &price}}},
 			"The API has no REELAY_PROVIDERS": {config{},
-				models.Pool{PoolSpec: models.PoolSpec{Provider: "command"}}},
+				capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "command"}}},
 			"the program yourcloud is not in the folder of REELAY_PROVIDERS (no such file or directory)": {config{programs: folder},
-				models.Pool{PoolSpec: models.PoolSpec{Provider: "command", Settings: []byte(`{"program": "yourcloud"}`)}}},
+				capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "command", Settings: []byte(`{"program": "yourcloud"}`)}}},
 		} {
 			doubts := strings.Join(c.config.doubts(&c.pool), "\n")
 			require.Contains(t, doubts, want)
@@ -41,7 +41,7 @@ func TestPools(t *testing.T) {
 			require.NotContains(t, doubts, "\n")
 		}
 		known := config{programs: folder, prices: "x", priceSources: []*prices.Source{{Name: "day"}}}
-		require.Empty(t, known.doubts(&models.Pool{PoolSpec: models.PoolSpec{Provider: "command", PriceSource: "day",
+		require.Empty(t, known.doubts(&capacity.Pool{PoolSpec: capacity.PoolSpec{Provider: "command", PriceSource: "day",
 			Settings: []byte(`{"program": "mycloud"}`)}}))
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/ui"
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
@@ -114,7 +115,7 @@ func TestFiguresAgree(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
 	seedFigures(t, s)
-	key := s.houseKey(t, models.RoleOperator)
+	key := s.houseKey(t, access.RoleOperator)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	browser := &http.Client{Jar: jar}

@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/spf13/cobra"
 	"github.com/uptrace/bun"
 )
@@ -52,7 +52,7 @@ func KeysBootstrapCommand() *cobra.Command {
 	return cmd
 }
 
-func bootstrap(ctx context.Context, account, name string, another bool) (key *models.APIKey, secret string, err error) {
+func bootstrap(ctx context.Context, account, name string, another bool) (key *access.APIKey, secret string, err error) {
 	cfg := readConfig()
 	err = cfg.withDatabase(ctx, func(db *bun.DB) error {
 		key, secret, err = (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)

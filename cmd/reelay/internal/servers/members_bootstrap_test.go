@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/internal/apierror"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
@@ -20,7 +20,7 @@ func TestMembersBootstrap(t *testing.T) {
 
 	require.NoError(t, err)
 	require.Equal(t, "ana@example.com", first.Member.Email)
-	require.Equal(t, models.RoleAdmin, first.Member.Role)
+	require.Equal(t, access.RoleAdmin, first.Member.Role)
 	require.NotEmpty(t, first.Token)
 	require.True(t, apierror.HasCode(second, apierror.CodeConflict), second)
 	require.NoError(t, third)

@@ -9,7 +9,7 @@ import (
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/migrations"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/spf13/cobra"
 )
@@ -69,5 +69,5 @@ func migrate(ctx context.Context, databaseURL string) ([]string, error) {
 		return nil, err
 	}
 	r := &registry.Registry{DB: db, Catalogue: catalogue.Of(catalogue.New())}
-	return steps, r.Seed(ctx, shipped, models.OriginShipped)
+	return steps, r.Seed(ctx, shipped, capacity.OriginShipped)
 }

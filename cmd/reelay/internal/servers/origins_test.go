@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,7 +58,7 @@ func TestHandler_AllowsOrigins(t *testing.T) {
 	s := newStrained(t)
 	account := jobs.NewAccount("pages", models.TierPro)
 	require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
-	_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "page"})
+	_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: access.RoleClient, Name: "page"})
 	require.NoError(t, err)
 	serve := func(t *testing.T, names ...string) string {
 		shared := *s.stack

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +37,7 @@ func TestHandler_RefusesFastSubmits(t *testing.T) {
 			account := jobs.NewAccount(name, models.TierPro)
 			account.SubmitsPerMinute = 1
 			require.NoError(t, models.InsertAccount(t.Context(), s.db, account))
-			_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: models.RoleClient, Name: "test"})
+			_, key, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account.ID, Role: access.RoleClient, Name: "test"})
 			require.NoError(t, err)
 			sendJob := func() *httptest.ResponseRecorder {
 				request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, door.path, strings.NewReader(door.body))

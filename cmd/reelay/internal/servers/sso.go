@@ -9,7 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/signon"
-	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 )
 
 // ssoConfig is the single sign-on of the console. It is off without an issuer.
@@ -49,16 +49,16 @@ func (c ssoConfig) check() error {
 	return err
 }
 
-func (c ssoConfig) roleMap() (map[string]models.Role, error) {
-	all := map[string]models.Role{}
+func (c ssoConfig) roleMap() (map[string]access.Role, error) {
+	all := map[string]access.Role{}
 	for _, pair := range words(c.roles) {
 		// The group of an LDAP server may have equals signs itself.
 		i := strings.LastIndex(pair, "=")
 		if i < 1 {
 			return nil, fmt.Errorf("REELAY_OIDC_ROLES has %q: each entry must be group=role", pair)
 		}
-		role := models.Role(strings.ToUpper(strings.TrimSpace(pair[i+1:])))
-		if !slices.Contains([]models.Role{models.RoleViewer, models.RoleOperator, models.RoleAdmin}, role) {
+		role := access.Role(strings.ToUpper(strings.TrimSpace(pair[i+1:])))
+		if !slices.Contains([]access.Role{access.RoleViewer, access.RoleOperator, access.RoleAdmin}, role) {
 			return nil, fmt.Errorf("REELAY_OIDC_ROLES has %q: the role must be viewer, operator or admin", pair)
 		}
 		all[strings.TrimSpace(pair[:i])] = role

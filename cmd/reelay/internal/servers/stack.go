@@ -44,6 +44,9 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/alerts"
+	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
@@ -152,14 +155,14 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 // sources are what the gauges of the metrics are read from.
 func (s *stack) sources() metrics.Sources {
 	return metrics.Sources{
-		Queues:  func(ctx context.Context) ([]models.QueueCount, error) { return s.readers().Queues.Counts(ctx) },
+		Queues:  func(ctx context.Context) ([]backlog.QueueCount, error) { return s.readers().Queues.Counts(ctx) },
 		Plans:   func() []checkpoints.PoolPlan { return s.checkpoints.All() },
 		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.readers().Fleet.PoolGPUs(ctx) },
 		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.readers().Fleet.Pools(ctx) },
 		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.readers().Jobs.RecentDrafts(ctx) },
 		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.readers().Queues.Drains(ctx) },
-		Workers: func(ctx context.Context) ([]models.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
-		Health:  func(ctx context.Context) (*models.Health, error) { return s.readers().History.Health(ctx) },
+		Workers: func(ctx context.Context) ([]alerts.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
+		Health:  func(ctx context.Context) (*alerts.Health, error) { return s.readers().History.Health(ctx) },
 	}
 }
 
@@ -344,7 +347,7 @@ func (s *stack) pools() *fleet.Pools {
 
 // poolChecks has the providers that a pool may name. The api checks pools of all of them, also
 // those with which it cannot start machines itself.
-var poolChecks = map[string]func(*models.Pool) error{
+var poolChecks = map[string]func(*capacity.Pool) error{
 	command.Name: command.CheckPool,
 	gce.Name:     gce.CheckPool,
 	local.Name:   fleet.NoSettings,

@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
@@ -65,17 +66,17 @@ func newStrained(t *testing.T) *strained {
 
 	all := &strained{stack: s, publicURL: publicURL}
 	account := all.account(t, "customer", models.TierPro)
-	caller := func(role models.Role) *client.Client {
+	caller := func(role access.Role) *client.Client {
 		c, err := client.New(publicURL, all.key(t, account, role), client.WithTries(1))
 		require.NoError(t, err)
 		return c
 	}
-	registered, err := caller(models.RoleWorker).RegisterWorker(ctx, client.RegisterWorkerInput{
+	registered, err := caller(access.RoleWorker).RegisterWorker(ctx, client.RegisterWorkerInput{
 		Provider: "static", ProviderInstanceId: "one", Region: "local", GpuType: "any",
 		CapacityClass: client.CapacityClassSpot, Models: []string{"testcard"}, WarmModels: []string{}, AgentVersion: "test",
 	})
 	require.NoError(t, err)
-	all.customer = caller(models.RoleClient)
+	all.customer = caller(access.RoleClient)
 	all.worker, all.workerID = all.customer.WithKey(registered.WorkerToken), registered.Worker.Id
 	return all
 }
@@ -165,7 +166,7 @@ func (s *strained) readMuch(t *testing.T, key string) (code string, retryAfter f
 	return answer.Errors[0].Extensions.Code, answer.Errors[0].Extensions.RetryAfterSeconds
 }
 
-func (s *strained) key(t *testing.T, account models.AccountID, role models.Role) string {
+func (s *strained) key(t *testing.T, account models.AccountID, role access.Role) string {
 	t.Helper()
 	_, secret, err := s.keys().Create(t.Context(), jobs.Host, auth.NewKey{AccountID: account, Role: role, Name: "test"})
 	require.NoError(t, err)
@@ -231,7 +232,7 @@ func TestStrain(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		reader := s.account(t, "reader", models.TierEnterprise)
-		key := s.key(t, reader, models.RoleClient)
+		key := s.key(t, reader, access.RoleClient)
 		s.fill(t, key, 3000)
 		alone := func(n int) bool { return n < 100 }
 		quiet := s.submitsWhile(t, alone)

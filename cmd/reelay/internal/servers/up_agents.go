@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // localAgents runs the agents of the local pool, at the request of the api and control
@@ -161,12 +162,12 @@ func (s *stack) localPool(ctx context.Context, o upOptions) error {
 			strings.Join(o.models, ","), err,
 		)
 	}
-	pool := &models.Pool{ID: models.NewPoolID(), PoolSpec: models.PoolSpec{
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: served,
 		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
 	}}
-	if err := models.UpsertPool(ctx, s.db, pool); err != nil {
+	if err := capacity.UpsertPool(ctx, s.db, pool); err != nil {
 		return fmt.Errorf("write the local pool: %w", err)
 	}
 	return nil

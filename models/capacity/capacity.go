@@ -1,0 +1,136 @@
+package capacity
+
+import (
+	"context"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
+	"github.com/uptrace/bun"
+)
+
+// Capacity is the capacity of one kind: workers that are alike, and the pools that can add
+// more of them.
+type Capacity struct {
+	models.Offer
+	Booting int `bun:"booting"`
+	Idle    int `bun:"idle"`
+	Busy    int `bun:"busy"`
+	// Quarantined is how many idle workers get no job, because their hosts are in quarantine.
+	Quarantined int `bun:"quarantined"`
+	// Poolless is how many of the booting, idle and busy workers belong to no pool, and PoollessIdle
+	// how many of the idle ones.
+	Poolless     int `bun:"poolless"`
+	PoollessIdle int `bun:"poolless_idle"`
+	// Pools is how many pools there are, and Most how many workers they may have together.
+	Pools int `bun:"pools"`
+	Most  int `bun:"most"`
+	// Opens is Most without pools that cannot boot workers: their machines come by themselves or do not
+	// start, they are outside their active hours, or their provider fails or has just refused some.
+	Opens int `bun:"opens"`
+	// Unmanaged is how much of Most is of pools whose machines come by themselves.
+	Unmanaged int `bun:"unmanaged"`
+	// Closed is how much of Most is of pools outside their active hours, the first of which begin at
+	// OpensAt.
+	Closed  int       `bun:"closed"`
+	OpensAt time.Time `bun:"opens_at,nullzero"`
+	// Refused is how much of Most is of pools whose provider has just refused machines. It is asked again
+	// from RefusedUntil on. Failing is how much is of pools whose provider cannot list or delete machines.
+	// Refusal is what one of these providers said.
+	Refused      int       `bun:"refused"`
+	RefusedUntil time.Time `bun:"refused_until,nullzero"`
+	Failing      int       `bun:"failing"`
+	Refusal      string    `bun:"refusal"`
+	// Paused means that a pool is paused.
+	Paused bool `bun:"paused"`
+	// Dear means that the price of a pool is above its limit: it gets no more workers, and Most
+	// leaves it out.
+	Dear bool `bun:"dear"`
+	// BatchWaits means that jobs of BATCH boot no workers of a pool: they wait for cheaper ones.
+	BatchWaits bool `bun:"batch_waits"`
+	// NotBooting means that the machines of a pool do not start: BootFailure is why the newest did not,
+	// and the scaler tries one from BootRetryAt on. BootFailures is how many in a row did not.
+	NotBooting   bool      `bun:"not_booting"`
+	BootFailures int       `bun:"boot_failures"`
+	BootFailure  string    `bun:"boot_failure"`
+	BootRetryAt  time.Time `bun:"boot_retry_at,nullzero"`
+	// BootingSince is when the first of the booting workers began to boot.
+	BootingSince time.Time `bun:"booting_since,nullzero"`
+	// BootSeconds is the median of the pools' last boot times, or nil before the first boot.
+	BootSeconds *float64 `bun:"boot_seconds"`
+}
+
+// Possible reports whether there is a worker of this kind, or a pool can have one, now or when an
+// operator ends its pause or its price falls.
+func (c *Capacity) Possible() bool {
+	return c.Booting+c.Idle+c.Busy+c.Quarantined+c.Most > 0 || c.Paused || c.Dear
+}
+
+// ListCapacity returns the capacity for any of these models.
+func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity, error) {
+	var found []Capacity
+	err := db.NewRaw(`
+		SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd,
+			count(*) FILTER (WHERE status = 'BOOTING') AS booting,
+			count(*) FILTER (WHERE status = 'IDLE') AS idle,
+			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
+			count(*) FILTER (WHERE status = 'BUSY') AS busy,
+			count(*) FILTER (WHERE poolless AND status <> 'QUARANTINED') AS poolless, count(*) FILTER (WHERE poolless AND status = 'IDLE') AS poolless_idle,
+			count(*) FILTER (WHERE status = '') AS pools, sum(max_workers) AS most, sum(opens) AS opens, sum(unmanaged) AS unmanaged,
+			coalesce(sum(max_workers) FILTER (WHERE closed), 0) AS closed, min(opens_at) AS opens_at, coalesce(sum(max_workers) FILTER (WHERE refused), 0) AS refused, min(refused_until) AS refused_until,
+			coalesce(sum(max_workers) FILTER (WHERE failing), 0) AS failing, coalesce(max(refusal), '') AS refusal, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
+			bool_or(boot_failures >= ?1) AS not_booting, max(boot_failures) AS boot_failures, coalesce(max(boot_failure) FILTER (WHERE boot_failures >= ?1), '') AS boot_failure,
+			min(boot_retry_at) AS boot_retry_at,
+			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
+		FROM (
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
+				0 AS max_workers, 0 AS opens, 0 AS unmanaged, false AS paused, false AS dear, false AS batch_waits,
+				false AS closed, NULL::timestamptz AS opens_at, false AS refused, NULL::timestamptz AS refused_until, false AS failing, NULL AS refusal,
+				0 AS boot_failures, '' AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
+			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
+			UNION ALL
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', false, CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
+				CASE WHEN paused_at IS NULL AND NOT dear AND NOT closed AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) AND boot_failures < ?1 THEN max_workers ELSE 0 END,
+				CASE WHEN paused_at IS NULL AND NOT dear AND provider = 'static' THEN max_workers ELSE 0 END,
+				paused_at IS NOT NULL, dear, batch_waits, closed, CASE WHEN closed THEN closed_until END, refused, CASE WHEN refused THEN backoff_until END,
+				coalesce(provider_problem, '') <> '', CASE WHEN refused THEN backoff_reason ELSE provider_problem END, boot_failures, boot_failure, boot_retry_at, NULL, (
+				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
+				FROM (
+					SELECT registered_at - created_at AS took FROM workers
+					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) boots)
+			FROM pools, LATERAL (SELECT max_price_per_hour_usd > 0 AND pool_price(pools) > max_price_per_hour_usd AS dear,
+				coalesce(closed_until > clock_timestamp(), false) AS closed, coalesce(backoff_until > clock_timestamp(), false) AS refused) now
+			WHERE deleted_at IS NULL) kinds
+		WHERE models && ?0::text[]
+		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models), NotBootingAfter).Scan(ctx,
+		&found)
+	return found, err
+}
+
+// UnknownSlowBoot is how many seconds a slow boot takes in a pool where no worker has booted.
+const UnknownSlowBoot = 120
+
+// OnDemandBoots returns how many seconds a worker of on-demand capacity takes to boot at most, by
+// model: nine of ten of the last boots of the slowest pool were as fast. A model without such a
+// pool is left out.
+func OnDemandBoots(ctx context.Context, db bun.IDB, models []string) (map[string]float64, error) {
+	var found []struct {
+		Model   string  `bun:"model"`
+		Seconds float64 `bun:"seconds"`
+	}
+	err := db.NewRaw(`
+		SELECT m.model, max(coalesce(boots.seconds, ?)) AS seconds
+		FROM unnest(?::text[]) AS m (model)
+		JOIN pools p ON p.deleted_at IS NULL AND p.paused_at IS NULL AND p.capacity_class = 'ON_DEMAND' AND m.model = ANY (p.models)
+		CROSS JOIN LATERAL (
+			SELECT percentile_cont(0.9) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
+			FROM (
+				SELECT registered_at - created_at AS took FROM workers
+				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
+		GROUP BY m.model`, UnknownSlowBoot, postgres.TextArray(models)).Scan(ctx, &found)
+	boots := map[string]float64{}
+	for _, b := range found {
+		boots[b.Model] = b.Seconds
+	}
+	return boots, err
+}

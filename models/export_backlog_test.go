@@ -1,7 +1,0 @@
-package models
-
-// The statements that bun's hooks do not see.
-var (
-	NextInOrderSQL = nextInOrder.of
-	NextJobsSQL    = nextJobs.of
-)
