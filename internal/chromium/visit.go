@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
@@ -55,9 +56,13 @@ func Visit(address string) chromedp.Action {
 // used.
 func Until(expression string) chromedp.Action { return Poll(expression, nil) }
 
+// pollPause is the time between two evaluations. The default of chromedp, each frame, draws
+// pages without end.
+const pollPause = 50 * time.Millisecond
+
 // Poll waits as Until does and returns the value of the expression in result.
 func Poll(expression string, result any) chromedp.Action {
-	return chromedp.Poll(expression, result, chromedp.WithPollingTimeout(0))
+	return chromedp.Poll(expression, result, chromedp.WithPollingInterval(pollPause), chromedp.WithPollingTimeout(0))
 }
 
 // Complete waits until the document and its scripts are loaded, as they may not be yet when

@@ -10,10 +10,24 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
+
+var atEnd struct {
+	mu    sync.Mutex
+	calls []func()
+}
+
+// AtEnd makes Main call a function after the tests, the last one first. It is for what all tests
+// of a package share.
+func AtEnd(call func()) {
+	atEnd.mu.Lock()
+	defer atEnd.mu.Unlock()
+	atEnd.calls = append(atEnd.calls, call)
+}
 
 // Main calls run and exits with its result. run is m.Run, or a function that calls m.Run
 // between the setup and the teardown of a package. Call Main in TestMain.
@@ -27,6 +41,9 @@ func Main(run func() int) {
 		os.Exit(1)
 	}
 	code := run()
+	for _, call := range slices.Backward(atEnd.calls) {
+		call()
+	}
 	removeDir()
 	os.Exit(code)
 }

@@ -33,21 +33,10 @@ var server struct {
 	err      error
 	postgres *localstack.Postgres
 	admin    *bun.DB
-	stop     func()
 }
 
-// Main is testrun.Main for tests that share a PostgreSQL server. It stops the server after
-// them.
-func Main(run func() int) {
-	testrun.Main(func() int {
-		defer func() {
-			if server.stop != nil {
-				server.stop()
-			}
-		}()
-		return run()
-	})
-}
+// Main is testrun.Main, which also stops the PostgreSQL server that the tests share.
+func Main(run func() int) { testrun.Main(run) }
 
 // DB returns a migrated database of the test's own.
 func DB(t testing.TB) *bun.DB {
@@ -112,7 +101,7 @@ func start() error {
 		return errors.Join(err, started.Stop(ctx))
 	}
 	server.postgres, server.admin = started, admin
-	server.stop = func() { closeAdmin(); started.Stop(context.Background()) }
+	testrun.AtEnd(func() { closeAdmin(); started.Stop(context.Background()) })
 	return makeTemplate(ctx)
 }
 
