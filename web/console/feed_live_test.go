@@ -3,6 +3,7 @@ package console
 import (
 	"testing"
 
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,11 @@ func TestLivePagesShareTheirReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			b := operator(t)
+			stack := jobstest.New(t)
+			config := configure(stack)
+			config.CheckLoginsEvery = testrun.WaitLimit // fifty viewers would read it all of the time
+			b := serve(t, stack, config)
+			b.logIn(t)
 			count := &jobstest.QueryCount{}
 			b.ReadOver(b.DB.WithQueryHook(count))
 			job := b.Submit(t)
