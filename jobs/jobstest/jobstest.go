@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,6 +120,9 @@ func (s *Stack) ReadOver(db *bun.DB) {
 	s.Watcher.DB, s.Watcher.Jobs = db, s.Reads.Jobs
 }
 
+// loadCatalogue loads the models that come with Reelay once. Nothing changes a snapshot.
+var loadCatalogue = sync.OnceValues(func() (*catalogue.Snapshot, error) { return catalogue.Load() })
+
 // New makes a stack with an in-memory ready index, which a test can lose, and in-memory notifications.
 func New(t testing.TB) *Stack {
 	t.Helper()
@@ -128,9 +132,9 @@ func New(t testing.TB) *Stack {
 // Over is New over a database that the test opened itself.
 func Over(t testing.TB, db *bun.DB) *Stack {
 	t.Helper()
-	known, err := catalogue.Load()
+	shipped, err := loadCatalogue()
 	require.NoError(t, err)
-	catalogue := catalogue.Of(known)
+	catalogue := catalogue.Of(shipped)
 	keyset, err := seal.NewKeyset()
 	require.NoError(t, err)
 	sealer, err := seal.New(keyset)
