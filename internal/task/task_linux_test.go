@@ -52,7 +52,7 @@ tasks:
   follow: REELAY_FOLLOW="$$ $PPID" TASK_TEST_FOLLOWER="$ENDED" "$SELF"
   stubborn: |
     sh -c 'trap "touch asked" TERM; while true; do sleep 0.05; done'
-  test: cd "$ROOT" && REELAY_FOLLOW="$$ $PPID" "$TOTALS" -count=1 ./internal/testtotals/testdata/victim
+  test: cd "$ROOT" && REELAY_FOLLOW="$$ $PPID" "$TOTALS" -count=1 -vet off -ldflags '-s -w' ./internal/testtotals/testdata/victim
   echo: 'cat; printf "%s\n" "{{.CLI_ARGS}}"; exit 7'
 `
 

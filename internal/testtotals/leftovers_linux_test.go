@@ -54,7 +54,7 @@ func startVictim(t *testing.T, end, limits string, args ...string) *victim {
 	v := &victim{dir: t.TempDir()}
 	self, err := os.Executable()
 	require.NoError(t, err)
-	v.cmd = testrun.Command(t, self, append(args, "-count=1", "./testdata/victim")...)
+	v.cmd = testrun.Command(t, self, append(args, "-count=1", "-vet", "off", "-ldflags", "-s -w", "./testdata/victim")...)
 	v.cmd.Env = append(os.Environ(), asProgram+"="+limits, "VICTIM_DIR="+v.dir, "VICTIM_END="+end)
 	v.cmd.Stdout, v.cmd.Stderr = &v.out, &v.out
 	v.cmd.WaitDelay = time.Second // the children of a killed run also hold its output
