@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// settleBatch is how many rows one statement writes.
-	settleBatch = 500
 	// settleMost bounds the waiting jobs that one transaction changes because of the ends of
 	// others. Their rows are locked meanwhile, and other ends may wait for them. The Settler takes
 	// the rest.
@@ -297,7 +295,7 @@ func WriteOthers(ctx context.Context, tx bun.Tx, others []*Change) error {
 	if err := PlaceAll(ctx, tx, others); err != nil {
 		return err
 	}
-	if err := InBatches(others, func(some []*Change) error {
+	if err := postgres.InBatches(others, func(some []*Change) error {
 		var w models.Writes
 		for _, child := range some {
 			w.Jobs = append(w.Jobs, models.Changed[models.Job]{Was: &child.Before, Is: child.Job})
@@ -307,7 +305,7 @@ func WriteOthers(ctx context.Context, tx bun.Tx, others []*Change) error {
 	}); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
-	if err := InBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) }); err != nil {
+	if err := postgres.InBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
 	}
 	return nil
@@ -332,7 +330,7 @@ func (p place) before(other place) int {
 // dependents.
 func sayReady(ctx context.Context, tx bun.Tx, changes []*Change) error {
 	ready := lo.Map(entering(changes), func(c *Change, _ int) *models.Job { return c.Job })
-	err := InBatches(ReadyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) })
+	err := postgres.InBatches(ReadyMessages(ready), func(some []*models.OutboxMessage) error { return models.InsertOutbox(ctx, tx, some...) })
 	return apierror.Wrap(err, "write the outbox")
 }
 
@@ -367,16 +365,6 @@ func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 		}
 		for _, c := range queued {
 			c.Ready = ReadyOf(c.Job, at)
-		}
-	}
-	return nil
-}
-
-// InBatches writes rows in parts that one statement can take.
-func InBatches[T any](rows []T, write func([]T) error) error {
-	for some := range slices.Chunk(rows, settleBatch) {
-		if err := write(some); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func (g Glimpse) Read(ctx context.Context, tx bun.Tx, ids []models.JobID) ([]*mo
 	if err != nil {
 		return nil, err
 	}
-	open, ended := Parted(found, func(j *models.Job) bool { return !j.Status.Terminal() })
+	open, ended := lo.FilterReject(found, func(j *models.Job, _ int) bool { return !j.Status.Terminal() })
 	if len(ended) > 0 {
 		ended, err = models.ShareJobs(ctx, tx, lo.Map(ended, func(j *models.Job, _ int) models.JobID { return j.ID }))
 		if err != nil {
@@ -72,17 +72,4 @@ func (g Glimpse) Confirm(ctx context.Context, tx bun.Tx, runs []models.JobID) (u
 	}
 	left, err := models.LeaveUnsettledOf(ctx, tx, runs, ended)
 	return left > 0, err
-}
-
-// Parted splits all into the elements for which is returns true and the others, in their
-// order.
-func Parted[T any](all []T, is func(T) bool) (those, others []T) {
-	for _, one := range all {
-		if is(one) {
-			those = append(those, one)
-		} else {
-			others = append(others, one)
-		}
-	}
-	return those, others
 }

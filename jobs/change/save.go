@@ -8,6 +8,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -99,9 +100,9 @@ func WriteRows(ctx context.Context, tx bun.Tx, changes []*Change, w models.Write
 	w.Starts = models.Starts{}
 	jobs, events := w.Jobs, w.Events
 	for len(jobs) > 0 {
-		n := min(len(jobs), settleBatch)
+		n := min(len(jobs), postgres.BatchRows)
 		w.Jobs, jobs = jobs[:n], jobs[n:]
-		n = min(len(events), 2*settleBatch)
+		n = min(len(events), 2*postgres.BatchRows)
 		if len(jobs) == 0 {
 			n = len(events)
 		}
@@ -122,7 +123,7 @@ func WriteRows(ctx context.Context, tx bun.Tx, changes []*Change, w models.Write
 			return fmt.Errorf("write the dead letter: %w", err)
 		}
 	}
-	err := InBatches(untried, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) })
+	err := postgres.InBatches(untried, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) })
 	return apierror.Wrap(err, "write the dead letters")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
 )
@@ -75,10 +76,10 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	if len(events) == 0 {
 		return nil
 	}
-	if err := InBatches(events, func(some []*webhooks.Event) error { return webhooks.InsertEvents(ctx, tx, some) }); err != nil {
+	if err := postgres.InBatches(events, func(some []*webhooks.Event) error { return webhooks.InsertEvents(ctx, tx, some) }); err != nil {
 		return fmt.Errorf("write the webhook events: %w", err)
 	}
-	if err := InBatches(deliveries, func(some []*webhooks.Delivery) error {
+	if err := postgres.InBatches(deliveries, func(some []*webhooks.Delivery) error {
 		return webhooks.InsertDeliveries(ctx, tx,
 			some)
 	}); err != nil {

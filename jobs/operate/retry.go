@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -121,7 +122,7 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*change.Change, o openi
 			return fmt.Errorf("drop the checkpoints: %w", err)
 		}
 	}
-	err = change.InBatches(runs, func(some []*models.JobRun) error { return models.InsertJobRuns(ctx, tx, some) })
+	err = postgres.InBatches(runs, func(some []*models.JobRun) error { return models.InsertJobRuns(ctx, tx, some) })
 	if err != nil {
 		return fmt.Errorf("keep the closed runs: %w", err)
 	}

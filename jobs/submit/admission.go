@@ -12,7 +12,6 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -126,7 +125,7 @@ func (p *pass) rated() bool { return p.Rates != nil && p.account.SubmitsPerMinut
 
 // admitCalls is admit for many calls.
 func (s *Submitter) admitCalls(ctx context.Context, entries []*entry) error {
-	welcome, doubtful := change.Parted(entries, func(e *entry) bool { return e.welcome })
+	welcome, doubtful := lo.FilterReject(entries, func(e *entry, _ int) bool { return e.welcome })
 	short := s.Admission.perAccount(welcome, func(some []*entry) bool { return s.Admission.takeAll(ctx, some) })
 	if doubtful = append(doubtful, short...); len(doubtful) == 0 {
 		return nil
@@ -162,7 +161,7 @@ func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
 	if err != nil {
 		return err
 	}
-	_, there := change.Parted(entries, func(e *entry) bool {
+	_, there := lo.FilterReject(entries, func(e *entry, _ int) bool {
 		if e.account = accounts[e.call.account]; e.account == nil {
 			e.err = fmt.Errorf("read account %s: %w", e.call.account, sql.ErrNoRows)
 		}

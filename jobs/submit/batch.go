@@ -85,14 +85,14 @@ func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
 // leaveUnwritten leaves the refused calls, since the cached account may be outdated, and those
 // whose job, or the job of the same key, was not written.
 func (b *submitBatch) leaveUnwritten() {
-	missing, there := change.Parted(b.changes, func(c *change.Change) bool { return c.Job.CreatedAt.IsZero() })
+	missing, there := lo.FilterReject(b.changes, func(c *change.Change, _ int) bool { return c.Job.CreatedAt.IsZero() })
 	b.changes = there
 	gone := map[*models.Job]bool{}
 	for _, c := range missing {
 		gone[c.Job] = true
 	}
 	var left []*submitCall
-	left, b.calls = change.Parted(b.calls, func(call *submitCall) bool {
+	left, b.calls = lo.FilterReject(b.calls, func(call *submitCall, _ int) bool {
 		answer := b.answers[call][0]
 		return answer.Refused != nil && call.set[0].err == nil || gone[answer.Job]
 	})

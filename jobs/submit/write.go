@@ -112,10 +112,10 @@ func (b *submitBatch) writeInputs(ctx context.Context) error {
 			remote = append(remote, c.Job)
 		}
 	}
-	if err := change.InBatches(sources, func(some []models.JobSource) error { return models.InsertSources(ctx, b.tx, some) }); err != nil {
+	if err := postgres.InBatches(sources, func(some []models.JobSource) error { return models.InsertSources(ctx, b.tx, some) }); err != nil {
 		return err
 	}
-	if err := change.InBatches(uses, func(some []*models.InputUse) error { return models.InsertInputUses(ctx, b.tx, some) }); err != nil {
+	if err := postgres.InBatches(uses, func(some []*models.InputUse) error { return models.InsertInputUses(ctx, b.tx, some) }); err != nil {
 		return err
 	}
 	if len(remote) > 0 {

@@ -5,6 +5,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,4 +87,17 @@ func NullTime(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// BatchRows is how many rows one statement writes, to bound its length and its time.
+const BatchRows = 500
+
+// InBatches passes rows to write in parts of at most BatchRows.
+func InBatches[T any](rows []T, write func([]T) error) error {
+	for some := range slices.Chunk(rows, BatchRows) {
+		if err := write(some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
