@@ -50,7 +50,7 @@ func (r *draftResolver) Preview(ctx context.Context, obj *models.Job) (*models.A
 }
 
 func (r *draftResolver) ContinuedBy(ctx context.Context, obj *models.Job) (*models.Job, error) {
-	return load(ctx).ContinuedBy.Load(ctx, obj.ID)
+	return load(ctx).ContinuedBy.Load(ctx, obj)
 }
 
 func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, error) {
@@ -59,21 +59,21 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 		return nil, nil
 	}
 	if p.Role == access.RoleWorker { // a lease has one job, so a worker does not wait for a batch
-		return promptOf(r.Reads.Jobs.LeasedPrompt(ctx, obj.ID))
+		return promptOf(r.Reads.Jobs.LeasedPrompt(ctx, p, obj.ID))
 	}
-	return promptOf(load(ctx).Prompts.Load(ctx, obj.ID))
+	return promptOf(load(ctx).Prompts.Load(ctx, obj))
 }
 
 func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error) {
-	return load(ctx).Attempts.Load(ctx, obj.ID)
+	return load(ctx).Attempts.Load(ctx, obj)
 }
 
 func (r *jobResolver) Events(ctx context.Context, obj *models.Job, first *int, after *string) (*Connection[models.JobEvent], error) {
-	return connected(load(ctx).Events.Load(ctx, loader.EventPage{Job: obj.ID, Page: pageOf(first, after)}))
+	return connected(load(ctx).Events.Load(ctx, loader.EventPage{Job: obj, Page: pageOf(first, after)}))
 }
 
 func (r *jobResolver) Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error) {
-	all, err := load(ctx).JobArtifacts.Load(ctx, obj.ID)
+	all, err := load(ctx).JobArtifacts.Load(ctx, obj)
 	if err != nil || typeArg == nil {
 		return all, err
 	}
@@ -85,7 +85,7 @@ func (r *jobResolver) Inputs(ctx context.Context, obj *models.Job) ([]*query.Inp
 	if len(inputs) == 0 {
 		return []*query.InputOfJob{}, nil
 	}
-	files, err := load(ctx).InputFiles.Load(ctx, obj.ID)
+	files, err := load(ctx).InputFiles.Load(ctx, obj)
 	return r.Reads.Jobs.Inputs(obj, files), err
 }
 
@@ -137,12 +137,12 @@ func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query
 	if !obj.Status.Waiting() {
 		return []*query.WaitingReason{}, nil
 	}
-	reasons, err := load(ctx).WaitingFor.Load(ctx, obj.ID)
+	reasons, err := load(ctx).WaitingFor.Load(ctx, obj)
 	return pointers(reasons), err
 }
 
 func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error) {
-	return load(ctx).Parents.Load(ctx, obj.ID)
+	return load(ctx).Parents.Load(ctx, obj)
 }
 
 func (r *jobResolver) Draft(ctx context.Context, obj *models.Job) (*models.Job, error) {

@@ -117,7 +117,7 @@ func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *schedules.Sche
 }
 
 func (r *workflowResolver) Schedule(ctx context.Context, obj *models.Workflow) (*schedules.Schedule, error) {
-	by, err := load(ctx).Submitters.Load(ctx, obj.ID)
+	by, err := load(ctx).Submitters.Load(ctx, obj)
 	if by == nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (r *queryResolver) WebhookDeliveries(ctx context.Context, jobID *string, en
 }
 
 func (r *webhookDeliveryResolver) Tries(ctx context.Context, obj *webhooks.Delivery) ([]*webhooks.Try, error) {
-	return load(ctx).WebhookTries.Load(ctx, obj.ID)
+	return load(ctx).WebhookTries.Load(ctx, obj)
 }
 
 func (r *Resolver) WebhookDelivery() WebhookDeliveryResolver { return &webhookDeliveryResolver{r} }

@@ -55,24 +55,24 @@ func (r *workflowResolver) Account(ctx context.Context, obj *models.Workflow) (*
 }
 
 func (r *workflowResolver) Counts(ctx context.Context, obj *models.Workflow) (*query.WorkflowCounts, error) {
-	counts, err := load(ctx).WorkflowCounts.Load(ctx, obj.ID)
+	counts, err := load(ctx).WorkflowCounts.Load(ctx, obj)
 	return &counts, err
 }
 
 func (r *workflowResolver) Percent(ctx context.Context, obj *models.Workflow) (float64, error) {
-	counts, err := load(ctx).WorkflowCounts.Load(ctx, obj.ID)
+	counts, err := load(ctx).WorkflowCounts.Load(ctx, obj)
 	return counts.Percent, err
 }
 
 func (r *workflowResolver) Jobs(ctx context.Context, obj *models.Workflow) ([]*models.WorkflowNode, error) {
-	return load(ctx).WorkflowNodes.Load(ctx, obj.ID)
+	return load(ctx).WorkflowNodes.Load(ctx, obj)
 }
 
 func (r *workflowResolver) Output(ctx context.Context, obj *models.Workflow) (*models.WorkflowNode, error) {
 	if obj.Output == "" {
 		return nil, nil
 	}
-	nodes, err := load(ctx).WorkflowNodes.Load(ctx, obj.ID)
+	nodes, err := load(ctx).WorkflowNodes.Load(ctx, obj)
 	for _, node := range nodes {
 		if node.Key == obj.Output {
 			return node, err

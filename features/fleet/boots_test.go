@@ -83,7 +83,7 @@ func TestMachinesThatDoNotStart(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, e.Reason, "4 machines in a row did not start ("+lastLine+"); next attempt at ")
 		require.Zero(t, e.Boot)
-		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		require.Equal(t, query.WaitNotBooting, why[job.ID][0].Code)
 		require.Contains(t, why[job.ID][0].Message, "No suitable worker starts: 4 machines in a row failed to. The next attempt is at ")

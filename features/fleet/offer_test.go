@@ -57,7 +57,7 @@ func TestOfferedModels(t *testing.T) {
 		status, err := s.Reads.Models.Get(t.Context(), s.Registry.Catalogue.Current(), "ltx-video", 0)
 		require.NoError(t, err)
 		require.False(t, status.Available)
-		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		require.Equal(t, query.WaitNoPool, why[job.ID][0].Code)
 		s.Submit(t)

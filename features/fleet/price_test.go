@@ -53,7 +53,7 @@ func TestScaleByPrice(t *testing.T) {
 		s.Exec(t, `UPDATE pools SET price_source = 'feed', quoted_usd = 0.6,
 			quote_ahead = jsonb_build_array(jsonb_build_object('from', clock_timestamp() + interval '2 h', 'pricePerHourUsd', 0.2))`)
 		why := func() query.WaitingReason {
-			found, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+			found, err := s.WaitingFor(t, job.ID)
 			require.NoError(t, err)
 			require.NotEmpty(t, found[job.ID])
 			return found[job.ID][0]

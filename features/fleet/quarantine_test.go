@@ -72,7 +72,7 @@ func TestQuarantine(t *testing.T) {
 		again := s.Worker(t, "bad")
 		require.NotEqual(t, bad.WorkerID, again.WorkerID)
 		require.Nil(t, ask(t, s, again), "also of an agent that registers there meanwhile")
-		reasons, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		reasons, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		require.Contains(t, fmt.Sprint(reasons), "1 worker that can run it is quarantined after failures, and no pool can start more.")
 

@@ -89,7 +89,7 @@ func TestScale(t *testing.T) {
 
 		require.NoError(t, scaler.Scale(t.Context()))
 
-		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		require.Contains(t, why[job.ID][0].Message, "its pools have workers at certain hours only, again from ")
 		require.WithinDuration(t, opens, why[job.ID][0].Until, 0)

@@ -11,7 +11,6 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
@@ -243,7 +242,7 @@ func TestClosedPools(t *testing.T) {
 		_, err := s.Pools.Pause(t.Context(), s.Admin, pool.ID)
 		require.NoError(t, err)
 
-		reasons, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		reasons, err := s.WaitingFor(t, job.ID)
 
 		require.NoError(t, err)
 		require.Equal(t, "POOL_PAUSED", string(reasons[job.ID][0].Code))

@@ -104,7 +104,7 @@ func TestYielder(t *testing.T) {
 		require.Equal(t, models.AttemptReleased, attempt.Status)
 		require.Equal(t, "preempted by a PRO job", attempt.FailureReason)
 		require.False(t, attempt.Counted)
-		waiting, err := c.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{c.batch.ID})
+		waiting, err := c.WaitingFor(t, c.batch.ID)
 		require.NoError(t, err)
 		require.Equal(t, "Preempted by a PRO job. 1 job ahead in the batch lane and the lanes above it.", waiting[c.batch.ID][0].Message)
 		for _, expected := range []models.JobID{c.late.ID, c.batch.ID, behind.ID} {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,20 +13,23 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// ArtifactsOf returns the artifacts of jobs, oldest first, after the jobs' inputs.
-func (r *Jobs) ArtifactsOf(ctx context.Context, ids []models.JobID) ([]*models.Artifact, error) {
-	inputs, err := models.ListInputs(ctx, r.db, ids)
+// Artifacts returns the artifacts of the jobs, oldest first, after the jobs' inputs.
+func (e Edges) Artifacts(ctx context.Context) ([]*models.Artifact, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	inputs, err := models.ListInputs(ctx, e.jobs.db, e.ids())
 	if err != nil {
 		return nil, fmt.Errorf("list inputs: %w", err)
 	}
-	found, err := models.ListArtifacts(ctx, r.db, ids)
+	found, err := models.ListArtifacts(ctx, e.jobs.db, e.ids())
 	return append(inputs, found...), apierror.Wrap(err, "list artifacts")
 }
 
-// Artifacts returns artifacts by their ids, in any order.
-func (r *Jobs) Artifacts(ctx context.Context, ids []models.ArtifactID) ([]*models.Artifact, error) {
+// Artifacts returns those of the artifacts that the caller may see, in any order.
+func (r *Jobs) Artifacts(ctx context.Context, p jobs.Principal, ids []models.ArtifactID) ([]*models.Artifact, error) {
 	found, err := models.GetArtifacts(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "read artifacts")
+	return slices.DeleteFunc(found, func(a *models.Artifact) bool { return !p.Sees(a.AccountID) }), apierror.Wrap(err, "read artifacts")
 }
 
 // Artifact returns an artifact whose job the caller may see, or NOT_FOUND.
@@ -33,8 +37,8 @@ func (r *Jobs) Artifact(ctx context.Context, p jobs.Principal, id models.Artifac
 	if !id.Valid() {
 		return nil, apierror.NotFound("artifact")
 	}
-	found, err := r.Artifacts(ctx, []models.ArtifactID{id})
-	if err == nil && (len(found) == 0 || !p.Sees(found[0].AccountID)) {
+	found, err := r.Artifacts(ctx, p, []models.ArtifactID{id})
+	if err == nil && len(found) == 0 {
 		return nil, apierror.NotFound("artifact")
 	}
 	if err != nil {
@@ -43,7 +47,10 @@ func (r *Jobs) Artifact(ctx context.Context, p jobs.Principal, id models.Artifac
 	return found[0], nil
 }
 
-const minLinkTTL = time.Minute
+const (
+	minLinkTTL = time.Minute
+	maxLinkTTL = 24 * time.Hour
+)
 
 // Link signs a link to an artifact's object, valid for ttl (a minute to a day).
 func (r *Jobs) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) (jobs.Link, error) {
@@ -66,13 +73,13 @@ func filename(a *models.Artifact) string {
 	return fmt.Sprintf("%s-%s%s", cmp.Or(string(a.JobID), string(a.ID)), strings.ToLower(string(a.Type)), extension)
 }
 
-// Pictures returns the newest still picture of each of these jobs: of its video if there is
+// Pictures returns the newest still picture of each of the jobs: of its video if there is
 // one, otherwise of the unfinished video.
-func (r *Jobs) Pictures(ctx context.Context, ids []models.JobID) (map[models.JobID]models.ArtifactID, error) {
-	if len(ids) == 0 {
+func (e Edges) Pictures(ctx context.Context) (map[models.JobID]models.ArtifactID, error) {
+	if len(e.rows) == 0 {
 		return nil, nil
 	}
-	found, err := models.ListArtifacts(ctx, r.db, ids, models.ArtifactThumbnail, models.ArtifactPreview)
+	found, err := models.ListArtifacts(ctx, e.jobs.db, e.ids(), models.ArtifactThumbnail, models.ArtifactPreview)
 	if err != nil {
 		return nil, fmt.Errorf("find pictures of jobs: %w", err)
 	}
@@ -101,7 +108,7 @@ func (r *Jobs) Video(ctx context.Context, p jobs.Principal, id models.JobID) (*m
 	case job.ResultID == "":
 		return nil, apierror.NotFound("video: it was deleted, or the job made none")
 	}
-	found, err := r.Artifacts(ctx, []models.ArtifactID{job.ResultID})
+	found, err := r.Artifacts(ctx, p, []models.ArtifactID{job.ResultID})
 	if err == nil && len(found) == 0 {
 		return nil, apierror.NotFound("video: it was deleted")
 	}
@@ -109,4 +116,36 @@ func (r *Jobs) Video(ctx context.Context, p jobs.Principal, id models.JobID) (*m
 		return nil, err
 	}
 	return found[0], nil
+}
+
+// Output is what a job made: its video, and a still image of it. Both may be nil.
+type Output struct{ Video, Still *models.Artifact }
+
+// Outputs returns the outputs of those of the jobs that have a result.
+func (e Edges) Outputs(ctx context.Context) (map[models.JobID]Output, error) {
+	var ids []models.JobID
+	for _, job := range e.rows {
+		if job.ResultID != "" {
+			ids = append(ids, job.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	artifacts, err := models.ListArtifacts(ctx, e.jobs.db, ids, models.ArtifactFinalVideo, models.ArtifactThumbnail)
+	if err != nil {
+		return nil, apierror.Wrap(err, "list results")
+	}
+	outputs := map[models.JobID]Output{}
+	for _, a := range artifacts {
+		of := outputs[a.JobID]
+		switch a.Type {
+		case models.ArtifactFinalVideo:
+			of.Video = a
+		case models.ArtifactThumbnail:
+			of.Still = a
+		}
+		outputs[a.JobID] = of
+	}
+	return outputs, nil
 }

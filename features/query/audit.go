@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/samber/lo"
 )
 
 // Act is an entry of the audit log in words.
@@ -52,7 +53,7 @@ func (r *History) Audit(ctx context.Context, p jobs.Principal, f access.AuditFil
 	}
 	acts := make([]*Act, len(found))
 	for i, entry := range found {
-		acts[i] = &Act{AuditEntry: entry, TargetName: knownText(names[entry.Target]), Details: ActLines(entry.Payload, names)}
+		acts[i] = &Act{AuditEntry: entry, TargetName: lo.EmptyableToPtr(names[entry.Target]), Details: ActLines(entry.Payload, names)}
 	}
 	return paging.NewPage(all, acts, of.First, func(a *Act) string { return string(a.ID) }), nil
 }

@@ -58,7 +58,7 @@ func (r *Directory) IDs(ctx context.Context, p jobs.Principal, prefix string) ([
 	return ids, nil
 }
 
-// Accounts returns accounts by their ids, in any order.
+// Accounts returns accounts by their ids, in any order. It is for the owners of rows that the caller was shown.
 func (r *Directory) Accounts(ctx context.Context, ids []models.AccountID) ([]*models.Account, error) {
 	found, err := models.GetAccounts(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "read accounts")

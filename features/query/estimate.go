@@ -19,10 +19,11 @@ import (
 // countOwn bounds how many of an account's jobs are counted between two requested ones.
 const countOwn = 10_000
 
-// Estimates forecasts the start and the completion of each of these jobs. It omits ended
+// Estimates forecasts the start and the completion of each of the jobs. It omits ended
 // jobs, and jobs without a forecast. It takes the same few statements for one job as for many,
 // and none if the forecast is unknown.
-func (r *Jobs) Estimates(ctx context.Context, rows []*models.Job) (map[models.JobID]estimate.JobEstimate, error) {
+func (e Edges) Estimates(ctx context.Context) (map[models.JobID]estimate.JobEstimate, error) {
+	r, rows := e.jobs, e.rows
 	found := map[models.JobID]estimate.JobEstimate{}
 	accounts := map[models.AccountID]*models.Account{}
 	var queued []models.JobID

@@ -9,21 +9,19 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Events lists a job's events, oldest first, at most first of those after that number.
-func (r *Jobs) Events(ctx context.Context, job models.JobID, after, first int) (*paging.Page[*models.JobEvent], error) {
+// Events lists the events of each of the jobs after the event of that number, oldest first, at most first of each.
+func (e Edges) Events(ctx context.Context, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
 	if err := paging.ValidFirst(first); err != nil {
 		return nil, err
 	}
-	pages, err := r.eventPages(ctx, []models.JobID{job}, after, first)
-	return pages[job], err
+	return e.events(ctx, after, first)
 }
 
-// EventPages lists the events of jobs by page, oldest first.
-func (r *Jobs) EventPages(ctx context.Context, jobs []models.JobID, of paging.Request) (map[models.JobID]*paging.Page[*models.JobEvent],
-	error) {
+// EventPages lists the events of the jobs by page, oldest first.
+func (e Edges) EventPages(ctx context.Context, of paging.Request) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
 	after := 0
-	for _, job := range jobs {
-		mark, err := eventListOf(job).Begin(of)
+	for _, job := range e.rows {
+		mark, err := eventListOf(job.ID).Begin(of)
 		if err != nil {
 			return nil, err
 		}
@@ -34,14 +32,17 @@ func (r *Jobs) EventPages(ctx context.Context, jobs []models.JobID, of paging.Re
 			return nil, paging.ErrCursor
 		}
 	}
-	return r.eventPages(ctx, jobs, after, of.First)
+	return e.events(ctx, after, of.First)
 }
 
 func eventListOf(job models.JobID) paging.List { return paging.ListOf(paging.EventKind, job) }
 
-func (r *Jobs) eventPages(ctx context.Context, jobs []models.JobID, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent],
-	error) {
-	events, err := models.ListEventsOfJobs(ctx, r.db, jobs, after, first+1)
+func (e Edges) events(ctx context.Context, after, first int) (map[models.JobID]*paging.Page[*models.JobEvent], error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	jobs := e.ids()
+	events, err := models.ListEventsOfJobs(ctx, e.jobs.db, jobs, after, first+1)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}

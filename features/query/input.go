@@ -1,20 +1,11 @@
 package query
 
 import (
-	"context"
-
-	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
-
-// InputFiles returns the files that jobs start from, as far as they exist.
-func (r *Jobs) InputFiles(ctx context.Context, ids []models.JobID) ([]*models.InputFile, error) {
-	found, err := models.ListInputFiles(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "list the files of jobs")
-}
 
 // InputOfJob is a file that a job's params name.
 type InputOfJob struct {

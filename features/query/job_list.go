@@ -50,12 +50,3 @@ func (r *Jobs) ListIn(
 	}
 	return some, nil
 }
-
-// LastWorkers returns the worker of the newest attempt of each of these jobs.
-func (r *Jobs) LastWorkers(ctx context.Context, ids []models.JobID) (map[models.JobID]models.WorkerID, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	found, err := models.ListLastWorkers(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "find the workers of jobs")
-}

@@ -9,19 +9,13 @@ import (
 	"github.com/reelay/reelay/models/backlog"
 )
 
-// TimeSpent is a models.JobTime as REST shows it.
-type TimeSpent struct {
-	DelayedSeconds float64 `json:"delayed_seconds" doc:"Before it was due, and while it waited for other jobs or its inputs."`
-	QueuedSeconds  float64 `json:"queued_seconds" doc:"While it waited for a worker."`
-	PausedSeconds  float64 `json:"paused_seconds" doc:"While it was queued, and its queue paused or all starts halted."`
-	BackoffSeconds float64 `json:"backoff_seconds" doc:"Pauses between failures and their retries."`
-	HeldSeconds    float64 `json:"held_seconds" doc:"While workers held it, all attempts together."`
-	TotalSeconds   float64 `json:"total_seconds" doc:"The sum: from the begin of this run until now, or its end."`
-}
-
-// Times returns where the time of the runs of these jobs went, until now. Jobs of which that is
+// Times returns where the time of the runs of the jobs went, until now. Jobs of which that is
 // unknown are left out.
-func (r *Jobs) Times(ctx context.Context, rows []*models.Job) (map[models.JobID]*models.JobTime, error) {
+func (e Edges) Times(ctx context.Context) (map[models.JobID]*models.JobTime, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	r, rows := e.jobs, e.rows
 	now := r.Clock.Now()
 	paused, err := r.paused(ctx, rows, now)
 	if err != nil {
@@ -43,8 +37,12 @@ type JobWait struct {
 	Seconds float64
 }
 
-// Waits returns the waits of the runs of these jobs. Jobs of which they are unknown are left out.
-func (r *Jobs) Waits(ctx context.Context, rows []*models.Job) (map[models.JobID]JobWait, error) {
+// Waits returns the waits of the runs of the jobs. Jobs of which they are unknown are left out.
+func (e Edges) Waits(ctx context.Context) (map[models.JobID]JobWait, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	r, rows := e.jobs, e.rows
 	now := r.Clock.Now()
 	paused, err := r.paused(ctx, rows, now)
 	if err != nil {

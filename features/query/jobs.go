@@ -18,9 +18,8 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Jobs reads jobs and what belongs to them. Jobs that the caller may not see are NOT_FOUND.
-// Methods with ids in the plural do not check this: they are for parts of rows that the caller
-// was shown before.
+// Jobs reads jobs and what belongs to them. Jobs that the caller may not see are NOT_FOUND, and
+// missing in lists.
 type Jobs struct {
 	db        *bun.DB
 	sealer    *seal.Sealer
@@ -106,31 +105,6 @@ func (r *Jobs) Count(ctx context.Context, p jobs.Principal, f joblist.JobFilter)
 	return n, apierror.Wrap(err, "count jobs")
 }
 
-// Parents returns the parents of these jobs, by child.
-func (r *Jobs) Parents(ctx context.Context, ids []models.JobID) (map[models.JobID][]*models.Job, error) {
-	edges, err := models.ListDependencies(ctx, r.db, ids)
-	if err != nil || len(edges) == 0 {
-		return nil, apierror.Wrap(err, "list dependencies")
-	}
-	var on []models.JobID
-	for _, edge := range edges {
-		on = append(on, edge.DependsOn)
-	}
-	rows, err := models.GetJobs(ctx, r.db, on)
-	if err != nil {
-		return nil, fmt.Errorf("read dependencies: %w", err)
-	}
-	byID := make(map[models.JobID]*models.Job, len(rows))
-	for _, job := range rows {
-		byID[job.ID] = job
-	}
-	parents := make(map[models.JobID][]*models.Job, len(ids))
-	for _, edge := range edges {
-		parents[edge.JobID] = append(parents[edge.JobID], byID[edge.DependsOn])
-	}
-	return parents, nil
-}
-
 // Takes returns the drafts of one request that the caller may see, in the order of their
 // seeds. An unknown id has none.
 func (r *Jobs) Takes(ctx context.Context, p jobs.Principal, id models.TakesID) ([]*models.Job, error) {
@@ -138,20 +112,7 @@ func (r *Jobs) Takes(ctx context.Context, p jobs.Principal, id models.TakesID) (
 		return nil, apierror.NotFound("takes")
 	}
 	found, err := models.ListTakes(ctx, r.db, id)
-	seen := lo.Filter(found, func(j *models.Job, _ int) bool { return p.Sees(j.AccountID) })
-	return seen, apierror.Wrap(err, "list the takes %s", id)
-}
-
-// Continuations returns the jobs that continue these drafts, in any order.
-func (r *Jobs) Continuations(ctx context.Context, drafts []models.JobID) ([]*models.Job, error) {
-	found, err := models.FindContinuations(ctx, r.db, drafts)
-	return found, apierror.Wrap(err, "find what continues drafts")
-}
-
-// Attempts returns the attempts of jobs, oldest first.
-func (r *Jobs) Attempts(ctx context.Context, ids []models.JobID) ([]*models.Attempt, error) {
-	found, err := models.ListAttempts(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "list attempts")
+	return seen(p, found), apierror.Wrap(err, "list the takes %s", id)
 }
 
 // Attempt returns an attempt whose job the caller may see, or NOT_FOUND.
@@ -177,16 +138,12 @@ func orHidden(err error, what string) error {
 }
 
 const (
-	maxLinkTTL = 24 * time.Hour
-)
-
-const (
 	ModelNoWorker  ModelState = "NO_WORKER"  // a pool names it or jobs wait for it, and no worker can run it
 	ModelNotServed ModelState = "NOT_SERVED" // nobody asks for it
 )
 
-// ByID returns jobs by their ids, in any order.
-func (r *Jobs) ByID(ctx context.Context, ids []models.JobID) ([]*models.Job, error) {
+// ByID returns those of the jobs that the caller may see, in any order.
+func (r *Jobs) ByID(ctx context.Context, p jobs.Principal, ids []models.JobID) ([]*models.Job, error) {
 	found, err := models.GetJobs(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "read jobs")
+	return seen(p, found), apierror.Wrap(err, "read jobs")
 }

@@ -114,12 +114,13 @@ func TestJobs(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
+		edges := s.Edges(t, s.Submit(t).ID)
 		for _, first := range []int{0, -1, 201, 10_000} {
 			_, err := s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reads.Jobs.Events(t.Context(), models.NewJobID(), 0, first)
+			_, err = edges.Events(t.Context(), 0, first)
 			jobstest.RequireInvalid(t, err, "first")
-			_, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{models.NewJobID()}, paging.Request{First: first})
+			_, err = edges.EventPages(t.Context(), paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
 			_, err = s.Reads.Fleet.Workers(t.Context(), models.WorkerFilter{}, paging.Request{First: first})
 			jobstest.RequireInvalid(t, err, "first")
@@ -162,7 +163,7 @@ func TestJobs(t *testing.T) {
 		var seen []models.JobEventType
 		of := paging.Request{First: 2}
 		for more := true; more; {
-			pages, err := s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, of)
+			pages, err := s.Edges(t, job.ID).EventPages(t.Context(), of)
 			require.NoError(t, err)
 			for _, e := range pages[job.ID].Items {
 				seen = append(seen, e.Type)
@@ -225,7 +226,7 @@ func TestJobs(t *testing.T) {
 			jobstest.SubmitAs(t, s, s.Admin, nil)
 		}
 
-		held, err := s.Reads.Fleet.CurrentJobs(t.Context(), []models.WorkerID{worker.WorkerID, idle.WorkerID})
+		held, err := s.Reads.Fleet.CurrentJobs(t.Context(), jobs.Host, []models.WorkerID{worker.WorkerID, idle.WorkerID})
 
 		require.NoError(t, err)
 		require.Len(t, held, 1)

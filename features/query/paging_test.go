@@ -68,14 +68,14 @@ func TestCursors(t *testing.T) {
 
 		s := jobstest.New(t)
 		job, other := s.Submit(t), s.Submit(t)
-		pages, err := s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, paging.Request{First: 1})
+		pages, err := s.Edges(t, job.ID).EventPages(t.Context(), paging.Request{First: 1})
 		require.NoError(t, err)
 		of := paging.Request{First: 1, After: pages[job.ID].End}
 
-		pages, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{job.ID}, of)
+		pages, err = s.Edges(t, job.ID).EventPages(t.Context(), of)
 		require.NoError(t, err)
 		require.Empty(t, pages[job.ID].Items)
-		_, err = s.Reads.Jobs.EventPages(t.Context(), []models.JobID{other.ID}, of)
+		_, err = s.Edges(t, other.ID).EventPages(t.Context(), of)
 		jobstest.RequireInvalid(t, err, "after")
 		_, err = s.Reads.Jobs.List(t.Context(), s.Client, joblist.JobFilter{}, of)
 		jobstest.RequireInvalid(t, err, "after")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/seal"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
 )
@@ -18,9 +19,16 @@ type Prompt struct {
 	Err  error
 }
 
-// Prompts returns the prompts of jobs. It omits jobs without a prompt or with a purged one. An
+// Prompts returns the prompts of the jobs. It omits jobs without a prompt or with a purged one. An
 // unreadable prompt does not affect the others.
-func (r *Jobs) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]Prompt, error) {
+func (e Edges) Prompts(ctx context.Context) (map[models.JobID]Prompt, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	return e.jobs.prompts(ctx, e.ids())
+}
+
+func (r *Jobs) prompts(ctx context.Context, ids []models.JobID) (map[models.JobID]Prompt, error) {
 	inputs, err := models.GetJobInputs(ctx, r.db, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read prompts: %w", err)
@@ -34,10 +42,13 @@ func (r *Jobs) Prompts(ctx context.Context, ids []models.JobID) (map[models.JobI
 	return prompts, nil
 }
 
-// LeasedPrompt returns the prompt of a leased job as its worker gets it: with the values of other
-// jobs' outputs that it contains.
-func (r *Jobs) LeasedPrompt(ctx context.Context, id models.JobID) (Prompt, error) {
-	prompts, err := r.Prompts(ctx, []models.JobID{id})
+// LeasedPrompt returns the prompt of a job that the worker p was just leased, as it gets it: with the
+// values of other jobs' outputs that it contains. It is NOT_FOUND for callers that are no workers.
+func (r *Jobs) LeasedPrompt(ctx context.Context, p jobs.Principal, id models.JobID) (Prompt, error) {
+	if p.WorkerID == "" {
+		return Prompt{}, apierror.NotFound("job")
+	}
+	prompts, err := r.prompts(ctx, []models.JobID{id})
 	prompt := prompts[id]
 	if err == nil && prompt.Err == nil {
 		prompt.Text, err = inputs.FillPrompt(ctx, r.db, id, prompt.Text)

@@ -24,7 +24,6 @@ type Reads struct {
 	DeadLetters *DeadLetters
 	Webhooks    *Webhooks
 	Directory   *Directory
-	Summaries   *Summaries
 	// Shares limits the cost of lists: a caller that reads a list calls it first.
 	Shares *Shares
 	// Views are the saved lists of jobs.
@@ -70,6 +69,5 @@ func New(s Sources) *Reads {
 	}
 	r.Queues = &Queues{db: s.DB, catalogue: s.Catalogue, estimates: s.Estimates, timeline: timeline, fleet: r.Fleet}
 	r.History = &History{db: s.DB, Timeline: timeline, queues: r.Queues}
-	r.Summaries = &Summaries{Jobs: r.Jobs, Workflows: r.Workflows}
 	return r
 }

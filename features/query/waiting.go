@@ -46,10 +46,14 @@ type situation struct {
 	paused    map[models.JobID]backlog.Paused // for how long their queues were closed
 }
 
-// WaitingFor returns the reasons why each of these jobs waits, the most informative first. It
+// WaitingFor returns the reasons why each of the jobs waits, the most informative first. It
 // omits jobs that no longer wait or that nothing holds back. It takes the same few statements
-// for one job as for many.
-func (r *Jobs) WaitingFor(ctx context.Context, ids []models.JobID) (map[models.JobID][]WaitingReason, error) {
+// for one job as for many, also of several callers.
+func (r *Jobs) WaitingFor(ctx context.Context, of ...Edges) (map[models.JobID][]WaitingReason, error) {
+	ids := lo.Uniq(lo.FlatMap(of, func(e Edges, _ int) []models.JobID { return e.ids() }))
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	var s *situation
 	// In one snapshot: a worker may take a job at any moment, and then the job is in no queue.
 	err := jobs.InSnapshot(ctx, r.db, func(ctx context.Context, tx bun.Tx) error {

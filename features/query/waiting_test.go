@@ -22,7 +22,7 @@ import (
 // waitingFor returns the reasons why a job waits.
 func waitingFor(t *testing.T, s *jobstest.Stack, id models.JobID) []query.WaitingReason {
 	t.Helper()
-	all, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{id})
+	all, err := s.WaitingFor(t, id)
 	require.NoError(t, err)
 	return all[id]
 }
@@ -133,7 +133,7 @@ func TestWaitingFor(t *testing.T) {
 			"require_region = true, region = 'local'":                                  "No suitable worker is available; pool maximum is 2. It runs only in the region local.",
 		} {
 			s.Exec(t, "UPDATE jobs SET "+needs)
-			found, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+			found, err := s.WaitingFor(t, job.ID)
 			require.NoError(t, err)
 			require.Equal(t, message, found[job.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET needs = '', max_preemptions = NULL, preemptions = 0, finish_by = NULL, max_price_per_hour = NULL, require_region = false")
@@ -247,7 +247,7 @@ func TestWaitingFor(t *testing.T) {
 			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.Tier = tier })
 		}
 		why := func() []string {
-			reasons, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{batch.ID})
+			reasons, err := s.WaitingFor(t, batch.ID)
 			require.NoError(t, err)
 			var messages []string
 			for _, reason := range reasons[batch.ID] {
@@ -341,10 +341,10 @@ func TestWaitingFor(t *testing.T) {
 		count := &jobstest.QueryCount{}
 		s.ReadOver(s.DB.WithQueryHook(count))
 
-		_, err := s.Reads.Jobs.WaitingFor(t.Context(), ids[:1])
+		_, err := s.WaitingFor(t, ids[:1]...)
 		require.NoError(t, err)
 		one := count.N.Swap(0)
-		_, err = s.Reads.Jobs.WaitingFor(t.Context(), ids)
+		_, err = s.WaitingFor(t, ids...)
 		require.NoError(t, err)
 
 		require.Equal(t, one, count.N.Load())

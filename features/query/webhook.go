@@ -109,8 +109,18 @@ func (r *Webhooks) Deliveries(ctx context.Context, p jobs.Principal, f webhooks.
 	return paging.NewPage(all, found, of.First, func(d *webhooks.Delivery) string { return string(d.ID) }), nil
 }
 
-// Tries returns the tries of deliveries that the caller was shown before, oldest first.
-func (r *Webhooks) Tries(ctx context.Context, ids []models.WebhookDeliveryID) ([]*webhooks.Try, error) {
+// Tries returns the tries of deliveries, oldest first, or NOT_FOUND if the caller may not see one of them.
+func (r *Webhooks) Tries(ctx context.Context, p jobs.Principal, of ...*webhooks.Delivery) ([]*webhooks.Try, error) {
+	if len(of) == 0 {
+		return nil, nil
+	}
+	ids := make([]models.WebhookDeliveryID, len(of))
+	for i, d := range of {
+		if !p.Sees(d.AccountID) {
+			return nil, apierror.NotFound("webhook delivery")
+		}
+		ids[i] = d.ID
+	}
 	found, err := webhooks.ListTries(ctx, r.db, ids)
 	return found, apierror.Wrap(err, "list webhook tries")
 }

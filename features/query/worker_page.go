@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
@@ -112,15 +113,17 @@ func (r *Fleet) SilentWorkers(ctx context.Context, ids []models.WorkerID) ([]mod
 	return silent, apierror.Wrap(err, "find silent workers")
 }
 
-// CurrentJobs returns the jobs that workers hold, by worker.
-func (r *Fleet) CurrentJobs(ctx context.Context, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
+// CurrentJobs returns those of the jobs that workers hold that the caller may see, by worker.
+func (r *Fleet) CurrentJobs(ctx context.Context, p jobs.Principal, ids []models.WorkerID) (map[models.WorkerID]*models.Job, error) {
 	held, err := models.ListLeasedJobs(ctx, r.db, ids)
 	if err != nil {
 		return nil, fmt.Errorf("read held jobs: %w", err)
 	}
-	jobs := make(map[models.WorkerID]*models.Job, len(held))
+	current := make(map[models.WorkerID]*models.Job, len(held))
 	for _, h := range held {
-		jobs[h.WorkerID] = &h.Job
+		if p.Sees(h.AccountID) {
+			current[h.WorkerID] = &h.Job
+		}
 	}
-	return jobs, nil
+	return current, nil
 }

@@ -2,38 +2,62 @@ package query
 
 import (
 	"context"
-	"strings"
-	"time"
+	"slices"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/schedules"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// Workflows reads what belongs to workflows.
+// Workflows reads workflows and what belongs to them. Lists and changes of them are in features/workflow.
 type Workflows struct {
 	db *bun.DB
 }
 
-// WorkflowCounts are numbers of nodes of a workflow.
-type WorkflowCounts struct {
-	Total     int `json:"total"`
-	Waiting   int `json:"waiting"`
-	Running   int `json:"running"`
-	Completed int `json:"completed"`
-	Failed    int `json:"failed"`
-	Cancelled int `json:"cancelled"`
-	// Skipped nodes are none of the others.
-	Skipped int `json:"skipped"`
-	// Percent is how much of the work is done, from 0 to 100: the mean over the nodes.
-	Percent float64 `json:"percent"`
+// WorkflowEdges reads what belongs to some workflows. Its reads check no tenancy, so only Workflows.Of
+// makes one, after its check.
+type WorkflowEdges struct {
+	workflows *Workflows
+	caller    jobs.Principal
+	rows      []*models.Workflow
 }
 
-// Counts counts the nodes of workflows that the caller was shown.
-func (r *Workflows) Counts(ctx context.Context, ids []models.WorkflowID) (map[models.WorkflowID]WorkflowCounts, error) {
-	rows, err := models.CountNodeStates(ctx, r.db, ids)
+// Of returns the edges of workflows, or NOT_FOUND if the caller may not see one of them. It reads nothing.
+func (r *Workflows) Of(p jobs.Principal, rows ...*models.Workflow) (WorkflowEdges, error) {
+	if !lo.EveryBy(rows, func(w *models.Workflow) bool { return p.Sees(w.AccountID) }) {
+		return WorkflowEdges{}, apierror.NotFound("workflow")
+	}
+	return WorkflowEdges{workflows: r, caller: p, rows: rows}, nil
+}
+
+// ids returns the ids of the workflows, each once.
+func (e WorkflowEdges) ids() []models.WorkflowID {
+	return lo.Uniq(lo.Map(e.rows, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID }))
+}
+
+// WorkflowCounts are numbers of nodes of a workflow.
+type WorkflowCounts struct {
+	Total     int
+	Waiting   int
+	Running   int
+	Completed int
+	Failed    int
+	Cancelled int
+	// Skipped nodes are none of the others.
+	Skipped int
+	// Percent is how much of the work is done, from 0 to 100: the mean over the nodes.
+	Percent float64
+}
+
+// Counts counts the nodes of the workflows.
+func (e WorkflowEdges) Counts(ctx context.Context) (map[models.WorkflowID]WorkflowCounts, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	rows, err := models.CountNodeStates(ctx, e.workflows.db, e.ids())
 	if err != nil {
 		return nil, apierror.Wrap(err, "count the nodes of workflows")
 	}
@@ -65,94 +89,50 @@ func (r *Workflows) Counts(ctx context.Context, ids []models.WorkflowID) (map[mo
 	return all, nil
 }
 
-// ByID returns the workflows of jobs that the caller was shown, in no particular order.
-func (r *Workflows) ByID(ctx context.Context, ids []models.WorkflowID) ([]*models.Workflow, error) {
+// ByID returns those of the workflows that the caller may see, in any order.
+func (r *Workflows) ByID(ctx context.Context, p jobs.Principal, ids []models.WorkflowID) ([]*models.Workflow, error) {
 	found, err := models.GetWorkflows(ctx, r.db, ids)
-	return found, apierror.Wrap(err, "read workflows")
+	return slices.DeleteFunc(found, func(w *models.Workflow) bool { return !p.Sees(w.AccountID) }), apierror.Wrap(err, "read workflows")
 }
 
-// Schedules returns the schedules that submitted workflows that the caller was shown, in no
-// particular order.
-func (r *Workflows) Schedules(ctx context.Context, ids []models.WorkflowID) ([]*schedules.WorkflowSchedule, error) {
-	found, err := schedules.GetSchedulesOfWorkflows(ctx, r.db, ids)
+// Schedules returns the schedules that submitted the workflows, in any order.
+func (e WorkflowEdges) Schedules(ctx context.Context) ([]*schedules.WorkflowSchedule, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	found, err := schedules.GetSchedulesOfWorkflows(ctx, e.workflows.db, e.ids())
 	return found, apierror.Wrap(err, "read the schedules of workflows")
 }
 
-// Nodes returns the nodes of workflows that the caller was shown, parents first.
-func (r *Workflows) Nodes(ctx context.Context, ids []models.WorkflowID) ([]*models.WorkflowNode, error) {
-	nodes, err := models.ListWorkflowNodes(ctx, r.db, ids...)
+// Nodes returns the nodes of the workflows, parents first.
+func (e WorkflowEdges) Nodes(ctx context.Context) ([]*models.WorkflowNode, error) {
+	if len(e.rows) == 0 {
+		return nil, nil
+	}
+	nodes, err := models.ListWorkflowNodes(ctx, e.workflows.db, e.ids()...)
 	return nodes, apierror.Wrap(err, "read the nodes of workflows")
 }
 
-// WorkflowSummary is a workflow as REST and webhooks show it.
-type WorkflowSummary struct {
-	WorkflowID     models.WorkflowID `json:"workflow_id" doc:"The workflow's id."`
-	Name           string            `json:"name"`
-	Status         string            `json:"status" enum:"running,completed,failed,cancelled" doc:"The workflow's status. All but running are final unless it is retried."`
-	Run            int               `json:"run" doc:"Number of the run. Each retry of an ended workflow starts the next one."`
-	IdempotencyKey *string           `json:"idempotency_key"`
-	Counts         *WorkflowCounts   `json:"counts,omitempty" doc:"Number of nodes by state."`
-	Output         *Summary          `json:"output" doc:"The job whose result is the workflow's result. Null if the workflow names none."`
-	CancelReason   *string           `json:"cancel_reason"`
-	CreatedAt      time.Time         `json:"created_at"`
-	CompletedAt    *time.Time        `json:"completed_at" doc:"When it ended."`
-}
-
-// OfWorkflows returns what REST shows of workflows that the caller was shown. Links are
-// valid for ttl, and begin with base.
-func (r *Summaries) OfWorkflows(ctx context.Context, all []*models.Workflow, base string, ttl time.Duration) ([]*WorkflowSummary,
-	error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	ids := lo.Map(all, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID })
-	counts, err := r.Workflows.Counts(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	outputs, err := r.outputs(ctx, all, base, ttl)
-	if err != nil {
-		return nil, err
-	}
-	summaries := make([]*WorkflowSummary, len(all))
-	for i, w := range all {
-		s := &WorkflowSummary{
-			WorkflowID: w.ID, Name: w.Name, Status: strings.ToLower(string(w.Status)), Run: w.Run, Output: outputs[w.ID],
-			CreatedAt:      w.CreatedAt.UTC(),
-			IdempotencyKey: lo.EmptyableToPtr(w.IdempotencyKey), CancelReason: lo.EmptyableToPtr(w.CancelReason),
-		}
-		if !w.CompletedAt.IsZero() {
-			s.CompletedAt = new(w.CompletedAt.UTC())
-		}
-		if c, there := counts[w.ID]; there {
-			s.Counts = &c
-		}
-		summaries[i] = s
-	}
-	return summaries, nil
-}
-
-// outputs summarizes the jobs whose results are the workflows'.
-func (r *Summaries) outputs(ctx context.Context, all []*models.Workflow, base string,
-	ttl time.Duration) (map[models.WorkflowID]*Summary, error) {
-	outputs := map[models.WorkflowID]*Summary{}
-	for _, w := range all {
+// Outputs returns the jobs whose results are those of the workflows, as far as the caller may see them.
+func (e WorkflowEdges) Outputs(ctx context.Context) (map[models.WorkflowID]*models.Job, error) {
+	outputs := map[models.WorkflowID]*models.Job{}
+	for _, w := range e.rows {
 		if w.Output == "" {
 			continue
 		}
-		nodes, err := models.GetWorkflowNodes(ctx, r.Workflows.db, w.ID, w.Output)
-		if err != nil || len(nodes) == 0 {
+		nodes, err := models.GetWorkflowNodes(ctx, e.workflows.db, w.ID, w.Output)
+		if err != nil {
 			return nil, apierror.Wrap(err, "read the output of workflow %s", w.ID)
 		}
-		jobs, err := r.Jobs.ByID(ctx, []models.JobID{nodes[0].JobID})
-		if err != nil {
-			return nil, err
+		for _, node := range nodes {
+			found, err := models.GetJobs(ctx, e.workflows.db, []models.JobID{node.JobID})
+			if err != nil {
+				return nil, apierror.Wrap(err, "read the output of workflow %s", w.ID)
+			}
+			for _, job := range seen(e.caller, found) {
+				outputs[w.ID] = job
+			}
 		}
-		summaries, err := r.OfJobs(ctx, jobs, base, ttl)
-		if err != nil || len(summaries) == 0 {
-			return nil, err
-		}
-		outputs[w.ID] = summaries[0]
 	}
 	return outputs, nil
 }

@@ -61,9 +61,9 @@ func TestKeepEvents(t *testing.T) {
 		require.NotContains(t, partitions(t, s), old)
 		require.Contains(t, partitions(t, s), recent)
 		require.Equal(t, models.JobFailed, s.Reload(t, job).Status)
-		page, err := s.Reads.Jobs.Events(t.Context(), job, 0, 10)
+		pages, err := s.Edges(t, job).Events(t.Context(), 0, 10)
 		require.NoError(t, err)
-		require.Empty(t, page.Items)
+		require.Empty(t, pages[job].Items)
 	})
 
 	t.Run("KeepsAMonthThatOneJobStillNeeds", func(t *testing.T) {

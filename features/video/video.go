@@ -35,7 +35,7 @@ func (v *Videos) Create(ctx context.Context, p jobs.Principal, in submit.Submiss
 	if err != nil {
 		return nil, false, err
 	}
-	video, err := v.show(ctx, job)
+	video, err := v.show(ctx, p, job)
 	return video, repeated, err
 }
 
@@ -57,7 +57,7 @@ func (v *Videos) Get(ctx context.Context, p jobs.Principal, id models.JobID) (*V
 	if err != nil {
 		return nil, apierror.Wrap(apierror.OrNotFound(err, "video"), "read video %s", id)
 	}
-	return v.show(ctx, job)
+	return v.show(ctx, p, job)
 }
 
 // PageRequest asks for a part of the list of videos.
@@ -87,15 +87,15 @@ func (v *Videos) List(ctx context.Context, p jobs.Principal, of PageRequest) (*p
 		return nil, fmt.Errorf("list videos: %w", err)
 	}
 	more := len(found) > of.Limit
-	videos, err := v.showAll(ctx, found[:min(len(found), of.Limit)])
+	videos, err := v.showAll(ctx, p, found[:min(len(found), of.Limit)])
 	if err != nil {
 		return nil, err
 	}
 	return &paging.Page[*Video]{Items: videos, More: more}, nil
 }
 
-func (v *Videos) show(ctx context.Context, job *models.Job) (*Video, error) {
-	shown, err := v.showAll(ctx, []*models.Job{job})
+func (v *Videos) show(ctx context.Context, p jobs.Principal, job *models.Job) (*Video, error) {
+	shown, err := v.showAll(ctx, p, []*models.Job{job})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (v *Videos) show(ctx context.Context, job *models.Job) (*Video, error) {
 }
 
 // showAll reads what belongs to jobs by a fixed number of queries.
-func (v *Videos) showAll(ctx context.Context, found []*models.Job) ([]*Video, error) {
+func (v *Videos) showAll(ctx context.Context, p jobs.Principal, found []*models.Job) ([]*Video, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
@@ -114,7 +114,11 @@ func (v *Videos) showAll(ctx context.Context, found []*models.Job) ([]*Video, er
 			again = append(again, job.ID)
 		}
 	}
-	prompts, err := v.Jobs.Prompts(ctx, ids)
+	edges, err := v.Jobs.Of(p, found...)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := edges.Prompts(ctx)
 	if err != nil {
 		return nil, err
 	}

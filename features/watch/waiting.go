@@ -23,7 +23,7 @@ func (w *Watcher) Waiting(ctx context.Context, p jobs.Principal, id models.JobID
 		if err != nil {
 			return err
 		}
-		reasons, err := w.reasonsOf(ctx, job)
+		reasons, err := w.reasonsOf(ctx, p, job)
 		if err != nil {
 			return err
 		}
@@ -54,23 +54,27 @@ const minReasonsEvery = time.Second
 // reasonsLook is one caller's question why a job waits.
 type reasonsLook struct {
 	id      models.JobID
+	edges   query.Edges
 	reasons []query.WaitingReason
 }
 
 // reasonsOf returns why a job waits; none if it does not. Those who ask at the same time share a
 // few statements.
-func (w *Watcher) reasonsOf(ctx context.Context, job *models.Job) ([]query.WaitingReason, error) {
+func (w *Watcher) reasonsOf(ctx context.Context, p jobs.Principal, job *models.Job) ([]query.WaitingReason, error) {
 	if !job.Status.Waiting() {
 		return nil, nil
 	}
-	l := &reasonsLook{id: job.ID}
-	err := w.whys.Do(postgres.WithoutRead(ctx), l, func(ctx context.Context, all []*reasonsLook) error {
-		ids := make([]models.JobID, len(all))
+	edges, err := w.Jobs.Of(p, job)
+	if err != nil {
+		return nil, err
+	}
+	l := &reasonsLook{id: job.ID, edges: edges}
+	err = w.whys.Do(postgres.WithoutRead(ctx), l, func(ctx context.Context, all []*reasonsLook) error {
+		of := make([]query.Edges, len(all))
 		for i, one := range all {
-			ids[i] = one.id
+			of[i] = one.edges
 		}
-		slices.Sort(ids)
-		found, err := w.Jobs.WaitingFor(ctx, slices.Compact(ids))
+		found, err := w.Jobs.WaitingFor(ctx, of...)
 		for _, one := range all {
 			one.reasons = found[one.id]
 		}

@@ -55,7 +55,7 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 			return err
 		}
 		if time.Since(toldAt) >= minReasonsEvery || sent != nil && sent.Status != job.Status {
-			reasons, err := w.reasonsOf(ctx, job)
+			reasons, err := w.reasonsOf(ctx, p, job)
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/seal"
@@ -65,7 +65,7 @@ type Poster interface {
 type Deliverer struct {
 	DB        *bun.DB
 	Sealer    *seal.Sealer
-	Summaries *query.Summaries
+	Summaries *wire.Summaries
 	Sender    Poster
 	// PublicURL is the address at which receivers reach this server. Links in webhooks start
 	// with it.
@@ -77,7 +77,7 @@ type Deliverer struct {
 }
 
 // NewDeliverer makes a deliverer.
-func NewDeliverer(db *bun.DB, sealer *seal.Sealer, summaries *query.Summaries, sender Poster, publicURL string) *Deliverer {
+func NewDeliverer(db *bun.DB, sealer *seal.Sealer, summaries *wire.Summaries, sender Poster, publicURL string) *Deliverer {
 	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: make(chan struct{}, 1)}
 }
 

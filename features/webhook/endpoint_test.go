@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/webhook"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/paging"
@@ -57,7 +58,7 @@ func TestWebhookEndpoint(t *testing.T) {
 		r := jobstest.NewReceiver(t)
 		jobstest.Hook(t, s, r)
 		job := jobstest.CancelledJob(t, s)
-		strict := webhook.NewDeliverer(s.DB, s.Webhooks.Sealer, s.Reads.Summaries, webhook.NewSender(outbound.Policy{}), s.Base)
+		strict := webhook.NewDeliverer(s.DB, s.Webhooks.Sealer, wire.New(s.Reads), webhook.NewSender(outbound.Policy{}), s.Base)
 
 		_, err := strict.Pass(t.Context())
 
@@ -271,7 +272,7 @@ func TestTestWebhook(t *testing.T) {
 		require.Equal(t, map[string]any{"id": string(endpoint.ID), "account": string(s.Client.AccountID)}, body["data"])
 		d := jobstest.Deliveries(t, s, sent.JobID)[0]
 		require.True(t, d.Delivered())
-		tries, err := s.Reads.Webhooks.Tries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		tries, err := s.Reads.Webhooks.Tries(t.Context(), jobs.Host, d)
 		require.NoError(t, err)
 		require.Len(t, tries, 1)
 		again, err := s.Webhooks.Redeliver(t.Context(), s.Client, d.ID)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/samber/lo"
@@ -31,7 +32,7 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *webhooks.Delivery
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
 		})
 	}
-	summaries, err := d.Summaries.OfJobs(ctx, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	summaries, err := d.Summaries.OfJobs(ctx, jobs.Host, []*models.Job{job}, d.PublicURL, resultLinkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *webhooks.Deliver
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := d.Summaries.OfWorkflows(ctx, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
+	summaries, err := d.Summaries.OfWorkflows(ctx, jobs.Host, []*models.Workflow{w}, d.PublicURL, resultLinkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ type workflowEvent struct {
 }
 
 type endedWorkflow struct {
-	*query.WorkflowSummary
+	*wire.WorkflowSummary
 	Account    models.AccountID   `json:"account"`
 	ScheduleID *models.ScheduleID `json:"schedule_id"`
 }
@@ -104,7 +105,7 @@ type testedEndpoint struct {
 // endedJob is a job as REST shows it, with the account that it belongs to, and with what its
 // receiver needs to know which of its own orders it is. Metadata has at most 16 KiB.
 type endedJob struct {
-	*query.Summary
+	*wire.Summary
 	Account    models.AccountID   `json:"account"`
 	Run        int                `json:"run"`
 	ScheduleID *models.ScheduleID `json:"schedule_id"`

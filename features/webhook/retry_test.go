@@ -8,6 +8,7 @@ import (
 
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -55,7 +56,7 @@ func TestWebhookRetry(t *testing.T) {
 			verify(t, secret, w)
 			require.Equal(t, r.All()[0].Id(), w.Id(), "every try has the same webhook-id")
 		}
-		tries, err := s.Reads.Webhooks.Tries(t.Context(), []models.WebhookDeliveryID{d.ID})
+		tries, err := s.Reads.Webhooks.Tries(t.Context(), jobs.Host, d)
 		require.NoError(t, err)
 		require.Len(t, tries, 12)
 		require.Equal(t, 502, *tries[11].StatusCode)

@@ -5,10 +5,13 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
-	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/schedules"
+	"github.com/reelay/reelay/models/webhooks"
+	"github.com/samber/lo"
 )
 
 // keyed returns a fetch over list, whose rows come in any order.
@@ -36,28 +39,108 @@ func grouped[K comparable, V any](list func(context.Context, []K) ([]V, error), 
 	}
 }
 
+// seenBy binds a list to its caller.
+func seenBy[K, V any](p jobs.Principal, list func(context.Context, jobs.Principal, []K) (V, error)) func(context.Context, []K) (V, error) {
+	return func(ctx context.Context, keys []K) (V, error) { return list(ctx, p, keys) }
+}
+
+// ofJobs returns a fetch of what belongs to jobs, which read returns by their ids.
+func ofJobs[V any](r *query.Reads, p jobs.Principal, read func(query.Edges, context.Context) (map[models.JobID]V,
+	error)) fetch[*models.Job, V] {
+	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]V, error) {
+		edges, err := r.Jobs.Of(p, rows...)
+		if err != nil {
+			return nil, err
+		}
+		byID, err := read(edges, ctx)
+		found := make(map[*models.Job]V, len(byID))
+		for _, job := range rows {
+			if value, ok := byID[job.ID]; ok {
+				found[job] = value
+			}
+		}
+		return found, err
+	}
+}
+
+// perJob groups the rows of list by their jobs. It keeps their order.
+func perJob[V any](list func(query.Edges, context.Context) ([]V, error), of func(V) models.JobID) func(query.Edges,
+	context.Context) (map[models.JobID][]V, error) {
+	return func(edges query.Edges, ctx context.Context) (map[models.JobID][]V, error) {
+		rows, err := list(edges, ctx)
+		return lo.GroupBy(rows, of), err
+	}
+}
+
+// ofWorkflows returns a fetch of what belongs to workflows, which read returns by their ids.
+func ofWorkflows[V any](r *query.Reads, p jobs.Principal, read func(query.WorkflowEdges, context.Context) (map[models.WorkflowID]V,
+	error)) fetch[*models.Workflow, V] {
+	return func(ctx context.Context, rows []*models.Workflow) (map[*models.Workflow]V, error) {
+		edges, err := r.Workflows.Of(p, rows...)
+		if err != nil {
+			return nil, err
+		}
+		byID, err := read(edges, ctx)
+		found := make(map[*models.Workflow]V, len(byID))
+		for _, w := range rows {
+			if value, ok := byID[w.ID]; ok {
+				found[w] = value
+			}
+		}
+		return found, err
+	}
+}
+
+// webhookTries reads the tries of deliveries.
+func webhookTries(r *query.Reads, p jobs.Principal) fetch[*webhooks.Delivery, []*webhooks.Try] {
+	return func(ctx context.Context, of []*webhooks.Delivery) (map[*webhooks.Delivery][]*webhooks.Try, error) {
+		tries, err := r.Webhooks.Tries(ctx, p, of...)
+		byID := lo.GroupBy(tries, func(t *webhooks.Try) models.WebhookDeliveryID { return t.DeliveryID })
+		found := make(map[*webhooks.Delivery][]*webhooks.Try, len(of))
+		for _, d := range of {
+			found[d] = byID[d.ID]
+		}
+		return found, err
+	}
+}
+
+// nodesOf, and schedulesOf, read what belongs to workflows by their ids.
+func nodesOf(e query.WorkflowEdges, ctx context.Context) (map[models.WorkflowID][]*models.WorkflowNode, error) {
+	found, err := e.Nodes(ctx)
+	return lo.GroupBy(found, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID }), err
+}
+
+func schedulesOf(e query.WorkflowEdges, ctx context.Context) (map[models.WorkflowID]*schedules.WorkflowSchedule, error) {
+	found, err := e.Schedules(ctx)
+	return lo.KeyBy(found, func(s *schedules.WorkflowSchedule) models.WorkflowID { return s.Submitted }), err
+}
+
 // EventPage is a page of one job's events.
 type EventPage struct {
-	Job  models.JobID
+	Job  *models.Job
 	Page paging.Request
 }
 
 // eventPages reads pages of many jobs' events, with one query for all jobs of which the
 // same page is asked for.
-func eventPages(r *query.Reads) fetch[EventPage, *paging.Page[*models.JobEvent]] {
+func eventPages(r *query.Reads, p jobs.Principal) fetch[EventPage, *paging.Page[*models.JobEvent]] {
 	return func(ctx context.Context, keys []EventPage) (map[EventPage]*paging.Page[*models.JobEvent], error) {
-		byPage := map[paging.Request][]models.JobID{}
+		byPage := map[paging.Request][]*models.Job{}
 		for _, key := range keys {
 			byPage[key.Page] = append(byPage[key.Page], key.Job)
 		}
 		found := make(map[EventPage]*paging.Page[*models.JobEvent], len(keys))
-		for page, ids := range byPage {
-			pages, err := r.Jobs.EventPages(ctx, ids, page)
+		for page, rows := range byPage {
+			edges, err := r.Jobs.Of(p, rows...)
 			if err != nil {
 				return nil, err
 			}
-			for id, events := range pages {
-				found[EventPage{id, page}] = events
+			pages, err := edges.EventPages(ctx, page)
+			if err != nil {
+				return nil, err
+			}
+			for _, job := range rows {
+				found[EventPage{job, page}] = pages[job.ID]
 			}
 		}
 		return found, nil
@@ -117,32 +200,6 @@ func prices(r *query.Reads) fetch[PricesBack, []*capacity.PriceStep] {
 			}
 		}
 		return found, nil
-	}
-}
-
-// estimates reads the estimates of unfinished jobs.
-func estimates(r *query.Reads) fetch[*models.Job, estimate.JobEstimate] {
-	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]estimate.JobEstimate, error) {
-		byID, err := r.Jobs.Estimates(ctx, rows)
-		found := make(map[*models.Job]estimate.JobEstimate, len(byID))
-		for _, row := range rows {
-			if e, ok := byID[row.ID]; ok {
-				found[row] = e
-			}
-		}
-		return found, err
-	}
-}
-
-// jobTimes reads where the time of jobs went.
-func jobTimes(r *query.Reads) fetch[*models.Job, *models.JobTime] {
-	return func(ctx context.Context, rows []*models.Job) (map[*models.Job]*models.JobTime, error) {
-		found, err := r.Jobs.Times(ctx, rows)
-		all := make(map[*models.Job]*models.JobTime, len(found))
-		for _, job := range rows {
-			all[job] = found[job.ID]
-		}
-		return all, err
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/models/webhooks"
+	"github.com/samber/lo"
 	"github.com/vikstrous/dataloadgen"
 )
 
@@ -79,12 +80,12 @@ func newLoader[K comparable, V any](o Options, f fetch[K, V]) Loader[K, V] {
 // Loaders are the loaders of one response. A later response gets new ones, because what
 // an earlier one read may have changed.
 type Loaders struct {
-	Prompts        Loader[models.JobID, query.Prompt]
-	WaitingFor     Loader[models.JobID, []query.WaitingReason]
-	Attempts       Loader[models.JobID, []*models.Attempt]
+	Prompts        Loader[*models.Job, query.Prompt]
+	WaitingFor     Loader[*models.Job, []query.WaitingReason]
+	Attempts       Loader[*models.Job, []*models.Attempt]
 	Events         Loader[EventPage, *paging.Page[*models.JobEvent]]
-	JobArtifacts   Loader[models.JobID, []*models.Artifact]
-	InputFiles     Loader[models.JobID, []*models.InputFile]
+	JobArtifacts   Loader[*models.Job, []*models.Artifact]
+	InputFiles     Loader[*models.Job, []*models.InputFile]
 	Artifacts      Loader[models.ArtifactID, *models.Artifact]
 	Workers        Loader[models.WorkerID, *models.Worker]
 	Accounts       Loader[models.AccountID, *models.Account]
@@ -92,11 +93,11 @@ type Loaders struct {
 	GPUHistory     Loader[models.WorkerID, *capacity.GPUHistory]
 	Pools          Loader[models.PoolID, *query.PoolStatus]
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
-	Parents        Loader[models.JobID, []*models.Job]
+	Parents        Loader[*models.Job, []*models.Job]
 	Jobs           Loader[models.JobID, *models.Job]
-	ContinuedBy    Loader[models.JobID, *models.Job]
+	ContinuedBy    Loader[*models.Job, *models.Job]
 	KeyNames       Loader[models.KeyID, string]
-	WebhookTries   Loader[models.WebhookDeliveryID, []*webhooks.Try]
+	WebhookTries   Loader[*webhooks.Delivery, []*webhooks.Try]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	JobTimes       Loader[*models.Job, *models.JobTime]
 	QueueWaits     Loader[Queue, query.QueueWait]
@@ -105,10 +106,10 @@ type Loaders struct {
 	ScalingHistory Loader[ScalingPage, []*capacity.ScalingDecision]
 	PriceHistory   Loader[PricesBack, []*capacity.PriceStep]
 	Workflows      Loader[models.WorkflowID, *models.Workflow]
-	WorkflowNodes  Loader[models.WorkflowID, []*models.WorkflowNode]
-	WorkflowCounts Loader[models.WorkflowID, query.WorkflowCounts]
+	WorkflowNodes  Loader[*models.Workflow, []*models.WorkflowNode]
+	WorkflowCounts Loader[*models.Workflow, query.WorkflowCounts]
 	// Submitters are the schedules that submitted workflows.
-	Submitters Loader[models.WorkflowID, *schedules.WorkflowSchedule]
+	Submitters Loader[*models.Workflow, *schedules.WorkflowSchedule]
 	SlotUsages Loader[models.AccountID, *schedule.Usage]
 }
 
@@ -117,38 +118,42 @@ func New(r *query.Reads, o Options) *Loaders {
 	if o.Wait == 0 {
 		o.Wait = Wait
 	}
+	p := o.Principal
 	return &Loaders{
-		Prompts:      newLoader(o, r.Jobs.Prompts),
-		WaitingFor:   newLoader(o, r.Jobs.WaitingFor),
-		Attempts:     newLoader(o, grouped(r.Jobs.Attempts, func(a *models.Attempt) models.JobID { return a.JobID })),
-		Events:       newLoader(o, eventPages(r)),
-		JobArtifacts: newLoader(o, grouped(r.Jobs.ArtifactsOf, func(a *models.Artifact) models.JobID { return a.JobID })),
-		InputFiles:   newLoader(o, grouped(r.Jobs.InputFiles, func(f *models.InputFile) models.JobID { return f.UsedBy })),
-		Artifacts:    newLoader(o, keyed(r.Jobs.Artifacts, func(a *models.Artifact) models.ArtifactID { return a.ID })),
+		Prompts: newLoader(o, ofJobs(r, p, query.Edges.Prompts)),
+		WaitingFor: newLoader(o, ofJobs(r, p, func(e query.Edges, ctx context.Context) (map[models.JobID][]query.WaitingReason, error) {
+			return r.Jobs.WaitingFor(ctx, e)
+		})),
+		Attempts:     newLoader(o, ofJobs(r, p, perJob(query.Edges.Attempts, func(a *models.Attempt) models.JobID { return a.JobID }))),
+		Events:       newLoader(o, eventPages(r, p)),
+		JobArtifacts: newLoader(o, ofJobs(r, p, perJob(query.Edges.Artifacts, func(a *models.Artifact) models.JobID { return a.JobID }))),
+		InputFiles:   newLoader(o, ofJobs(r, p, perJob(query.Edges.InputFiles, func(f *models.InputFile) models.JobID { return f.UsedBy }))),
+		Artifacts:    newLoader(o, keyed(seenBy(p, r.Jobs.Artifacts), func(a *models.Artifact) models.ArtifactID { return a.ID })),
 		Workers:      newLoader(o, keyed(r.Fleet.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Directory.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
 		GPUs:         newLoader(o, grouped(r.Fleet.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
 		GPUHistory:   newLoader(o, keyed(r.Fleet.GPUHistory, func(h *capacity.GPUHistory) models.WorkerID { return h.WorkerID })),
 		Pools:        newLoader(o, keyed(r.Fleet.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
-		CurrentJobs:  newLoader(o, r.Fleet.CurrentJobs),
-		Parents:      newLoader(o, r.Jobs.Parents),
-		Jobs:         newLoader(o, keyed(r.Jobs.ByID, func(j *models.Job) models.JobID { return j.ID })),
-		ContinuedBy:  newLoader(o, keyed(r.Jobs.Continuations, func(j *models.Job) models.JobID { return j.Continues })),
-		KeyNames: newLoader(o, func(ctx context.Context, ids []models.KeyID) (map[models.KeyID]string, error) {
-			return r.Directory.KeyNames(ctx, o.Principal, ids)
-		}),
-		WebhookTries:   newLoader(o, grouped(r.Webhooks.Tries, func(t *webhooks.Try) models.WebhookDeliveryID { return t.DeliveryID })),
-		Estimates:      newLoader(o, estimates(r)),
-		JobTimes:       newLoader(o, jobTimes(r)),
+		CurrentJobs:  newLoader(o, seenBy(p, r.Fleet.CurrentJobs)),
+		Parents:      newLoader(o, ofJobs(r, p, query.Edges.Parents)),
+		Jobs:         newLoader(o, keyed(seenBy(p, r.Jobs.ByID), func(j *models.Job) models.JobID { return j.ID })),
+		ContinuedBy: newLoader(o, ofJobs(r, p, func(e query.Edges, ctx context.Context) (map[models.JobID]*models.Job, error) {
+			found, err := e.Continuations(ctx)
+			return lo.KeyBy(found, func(j *models.Job) models.JobID { return j.Continues }), err
+		})),
+		KeyNames:       newLoader(o, seenBy(p, r.Directory.KeyNames)),
+		WebhookTries:   newLoader(o, webhookTries(r, p)),
+		Estimates:      newLoader(o, ofJobs(r, p, query.Edges.Estimates)),
+		JobTimes:       newLoader(o, ofJobs(r, p, query.Edges.Times)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
 		Capacities:     newLoader(o, capacities(r)),
 		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),
-		Workflows:      newLoader(o, keyed(r.Workflows.ByID, func(w *models.Workflow) models.WorkflowID { return w.ID })),
-		WorkflowNodes:  newLoader(o, grouped(r.Workflows.Nodes, func(n *models.WorkflowNode) models.WorkflowID { return n.WorkflowID })),
-		WorkflowCounts: newLoader(o, r.Workflows.Counts),
-		Submitters:     newLoader(o, keyed(r.Workflows.Schedules, func(s *schedules.WorkflowSchedule) models.WorkflowID { return s.Submitted })),
+		Workflows:      newLoader(o, keyed(seenBy(p, r.Workflows.ByID), func(w *models.Workflow) models.WorkflowID { return w.ID })),
+		WorkflowNodes:  newLoader(o, ofWorkflows(r, p, nodesOf)),
+		WorkflowCounts: newLoader(o, ofWorkflows(r, p, query.WorkflowEdges.Counts)),
+		Submitters:     newLoader(o, ofWorkflows(r, p, schedulesOf)),
 		SlotUsages:     newLoader(o, o.Schedules.Usages),
 	}
 }

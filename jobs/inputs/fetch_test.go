@@ -70,7 +70,7 @@ func TestInputFetch(t *testing.T) {
 
 		s, from := jobstest.New(t), newSite(t, serving(jobstest.Picture(t, color.White)))
 		job := submitFrom(t, s, from.url)
-		waits, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		waits, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		s.RequireInvariants(t)
 
@@ -149,7 +149,7 @@ func TestInputFetch(t *testing.T) {
 		for range 4 {
 			fetch(t, s)
 		}
-		waits, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{lost.ID})
+		waits, err := s.WaitingFor(t, lost.ID)
 		require.NoError(t, err)
 		s.Exec(t, "UPDATE input_fetches SET claimed_until = 'infinity' WHERE job_id = ?", found.ID)
 

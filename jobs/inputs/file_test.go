@@ -129,7 +129,7 @@ func TestInputFiles(t *testing.T) {
 		s := studio(t)
 		source := s.Submit(t)
 		job := submitStitch(t, s, map[string]any{"clips": []any{source.ID, source.ID}})
-		parents, err := s.Reads.Jobs.Parents(t.Context(), []models.JobID{job.ID})
+		parents, err := s.Edges(t, job.ID).Parents(t.Context())
 		require.NoError(t, err)
 
 		done := finish(t, s, s.Worker(t, "one"))

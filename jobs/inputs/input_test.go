@@ -33,7 +33,7 @@ func submitFrom(t *testing.T, s *jobstest.Stack, reference string) *models.Job {
 // filesOf returns the INPUT artifacts of a job.
 func filesOf(t *testing.T, s *jobstest.Stack, job models.JobID) []*models.Artifact {
 	t.Helper()
-	all, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{job})
+	all, err := s.Edges(t, job).Artifacts(t.Context())
 	require.NoError(t, err)
 	var found []*models.Artifact
 	for _, a := range all {
@@ -107,7 +107,7 @@ func TestInput(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = s.Submitter.Submit(t.Context(), other, fromImage(string(used)))
 		require.NoError(t, err)
-		all, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{own.ID})
+		all, err := s.Edges(t, own.ID).Artifacts(t.Context())
 		require.NoError(t, err)
 		before := s.Count(t, "jobs")
 

@@ -27,6 +27,7 @@ import (
 	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/features/webhook"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/outbound"
@@ -113,6 +114,28 @@ type Stack struct {
 	sources query.Sources
 }
 
+// Edges returns what belongs to jobs, for a caller that may see all of them.
+func (s *Stack) Edges(t testing.TB, ids ...models.JobID) query.Edges {
+	t.Helper()
+	rows, err := models.GetJobs(t.Context(), s.DB, ids)
+	require.NoError(t, err)
+	return s.EdgesOf(t, rows...)
+}
+
+// EdgesOf is Edges for rows that were read before.
+func (s *Stack) EdgesOf(t testing.TB, rows ...*models.Job) query.Edges {
+	t.Helper()
+	edges, err := s.Reads.Jobs.Of(jobs.Host, rows...)
+	require.NoError(t, err)
+	return edges
+}
+
+// WaitingFor returns why jobs wait.
+func (s *Stack) WaitingFor(t testing.TB, ids ...models.JobID) (map[models.JobID][]query.WaitingReason, error) {
+	t.Helper()
+	return s.Reads.Jobs.WaitingFor(t.Context(), s.Edges(t, ids...))
+}
+
 // ReadOver makes the stack read over another handle of its database, such as one whose statements are counted.
 func (s *Stack) ReadOver(db *bun.DB) {
 	s.sources.DB = db
@@ -182,7 +205,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Settler:   &change.Settler{DB: db, Notifier: notifier},
 		Readier:   &pass.Readier{DB: db, Notifier: notifier},
 		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
-		Deliverer: webhook.NewDeliverer(db, sealer, reads.Summaries, webhook.NewSender(here), base),
+		Deliverer: webhook.NewDeliverer(db, sealer, wire.New(reads), webhook.NewSender(here), base),
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[access.Role]string{},
 	}

@@ -150,7 +150,7 @@ func TestComplete(t *testing.T) {
 
 		require.NoError(t, err)
 		stored := s.Reload(t, job.ID)
-		artifacts, err := s.Reads.Jobs.ArtifactsOf(t.Context(), []models.JobID{job.ID})
+		artifacts, err := s.Edges(t, job.ID).Artifacts(t.Context())
 		require.NoError(t, err)
 		require.Len(t, artifacts, 3)
 		for _, a := range artifacts {

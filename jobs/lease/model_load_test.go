@@ -147,7 +147,7 @@ func TestWarmWorkers(t *testing.T) {
 			got, _ := ask(t, s, cold)
 			require.Empty(t, got)
 		}
-		why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{job.ID})
+		why, err := s.WaitingFor(t, job.ID)
 		require.NoError(t, err)
 		require.Len(t, why[job.ID], 1)
 		require.Regexp(t, `^A busy worker that has the model loaded is expected to be free in [\d mins]+; loading it on another takes about 30 min 00 s\. The job waits for it, at most [\d mins]+\.$`, why[job.ID][0].Message)

@@ -30,7 +30,7 @@ func TestDelete(t *testing.T) {
 		require.NotContains(t, fmt.Sprint(s.Dump(t)), jobstest.Secret)
 		require.Empty(t, jobstest.Stored(t, s))
 		require.Zero(t, s.Count(t, "artifacts")+s.Count(t, "uploads")+s.Count(t, "object_deletions"))
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, prompts)
 		require.False(t, deleted.DeletedAt.IsZero())

@@ -38,7 +38,7 @@ func TestTextOfAnEscape(t *testing.T) {
 	require.NoError(t, err)
 
 	done := s.Reload(t, job.ID)
-	prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID, user.ID})
+	prompts, err := s.Edges(t, job.ID, user.ID).Prompts(t.Context())
 	require.NoError(t, err)
 	prompt, err := inputs.FillPrompt(t.Context(), s.DB, user.ID, prompts[user.ID].Text)
 

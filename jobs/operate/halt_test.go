@@ -40,7 +40,7 @@ func TestHalt(t *testing.T) {
 			require.Nil(t, jobstest.LeaseNext(t, s, two))
 			_, err = s.Attempts.Heartbeat(t.Context(), one, jobstest.FenceOf(running), nil)
 			require.NoError(t, err)
-			why, err := s.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{waiting.ID})
+			why, err := s.WaitingFor(t, waiting.ID)
 			require.NoError(t, err)
 			require.Regexp(t, `^An operator has halted the starts of all jobs since .* UTC: the storage is moved\.$`, why[waiting.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET queued_at = clock_timestamp() - interval '1 hour' WHERE status = 'QUEUED'")

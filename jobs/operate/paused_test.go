@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
@@ -245,15 +246,15 @@ func TestJobTime(t *testing.T) {
 
 	read := func() *models.JobTime {
 		rows := []*models.Job{s.Reload(t, job.ID)}
-		times, err := s.Reads.Jobs.Times(t.Context(), rows)
+		times, err := s.EdgesOf(t, rows...).Times(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, times[job.ID])
-		summaries, err := s.Reads.Summaries.OfJobs(t.Context(), rows, "http://x", time.Hour)
+		summaries, err := wire.New(s.Reads).OfJobs(t.Context(), jobs.Host, rows, "http://x", time.Hour)
 		require.NoError(t, err)
 		if rows[0].CompletedAt.IsZero() {
 			require.Nil(t, summaries[0].Time, "the summary of a job that has not ended stays as it is")
 		} else {
-			require.Equal(t, query.TimeSpent(*times[job.ID]), *summaries[0].Time)
+			require.Equal(t, wire.TimeSpent(*times[job.ID]), *summaries[0].Time)
 		}
 		return times[job.ID]
 	}

@@ -108,7 +108,7 @@ func TestRedrive(t *testing.T) {
 		granted, fence := s.Lease(t, worker)
 		require.Empty(t, granted.Checkpoints)
 		require.JSONEq(t, string(again.Params), string(s.Reload(t, job.ID).Params))
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a harbour in the rain", prompts[job.ID].Text)
 		video := s.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))

@@ -58,7 +58,7 @@ func TestRetry(t *testing.T) {
 		var letters []string
 		require.NoError(t, s.DB.NewRaw("SELECT resolution FROM dead_letters WHERE job_id = ?", job.ID).Scan(t.Context(), &letters))
 		require.Equal(t, []string{"RETRIED"}, letters)
-		attempts, err := s.Reads.Jobs.Attempts(t.Context(), []models.JobID{job.ID})
+		attempts, err := s.Edges(t, job.ID).Attempts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "at line 7", attempts[0].ErrorDetail)
 		s.RequireInvariants(t)
@@ -223,7 +223,7 @@ func TestFailure(t *testing.T) {
 		require.Equal(t, models.JobFailed, again.Status)
 		require.Equal(t, models.FailDefectiveResult, again.FailureClass)
 		require.Contains(t, again.FailureReason, "97 % of the frames are black")
-		attempts, err := s.Reads.Jobs.Attempts(t.Context(), []models.JobID{job.ID})
+		attempts, err := s.Edges(t, job.ID).Attempts(t.Context())
 		require.NoError(t, err)
 		require.Len(t, attempts, 3)
 		for _, a := range attempts {

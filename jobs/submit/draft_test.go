@@ -153,7 +153,7 @@ func TestContinue(t *testing.T) {
 		require.Equal(t, job.ID, granted.Job.ID)
 		require.Len(t, granted.Checkpoints, 1)
 		require.Equal(t, checkpoint, granted.Checkpoints[0].ID)
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse in the fog", prompts[job.ID].Text)
 		_, err = s.Attempts.ReportProgress(t.Context(), worker, fence, lease.ProgressReport{

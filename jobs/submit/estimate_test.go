@@ -27,14 +27,14 @@ func TestEstimateJobs(t *testing.T) {
 			require.NoError(t, err)
 			rows = append(rows, job)
 		}
-		none, err := s.Reads.Jobs.Estimates(t.Context(), rows)
+		none, err := s.EdgesOf(t, rows...).Estimates(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, none, "nothing is known")
 		s.Lease(t, worker)
 		rows[0] = s.Reload(t, rows[0].ID)
 		require.NoError(t, s.Estimates.Refresh(t.Context()))
 
-		found, err := s.Reads.Jobs.Estimates(t.Context(), rows)
+		found, err := s.EdgesOf(t, rows...).Estimates(t.Context())
 
 		require.NoError(t, err)
 		for i, wait := range []float64{0, 90, 180} {
@@ -100,7 +100,7 @@ func TestEstimateJobs(t *testing.T) {
 		s.Lease(t, worker)
 
 		wait := func(i int) float64 {
-			found, err := s.Reads.Jobs.Estimates(t.Context(), rows)
+			found, err := s.EdgesOf(t, rows...).Estimates(t.Context())
 			require.NoError(t, err)
 			return *found[rows[i].ID].WaitSeconds
 		}

@@ -43,7 +43,7 @@ func TestSubmitMany(t *testing.T) {
 		last := s.Reload(t, got[999].Job.ID)
 		require.Equal(t, last.QueueOrder, got[999].Job.QueueOrder)
 		require.Greater(t, last.QueueOrder, got[0].Job.QueueOrder, "they keep their order")
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{got[7].Job.ID})
+		prompts, err := s.Edges(t, got[7].Job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "video 7", prompts[got[7].Job.ID].Text)
 		s.RequireInvariants(t)

@@ -214,7 +214,7 @@ func TestSubmit(t *testing.T) {
 		job, _, err := s.Submitter.Submit(t.Context(), s.Client, in)
 
 		require.NoError(t, err)
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, query.Prompt{Text: in.Prompt}, prompts[job.ID])
 		require.JSONEq(t, `{"prototype": {"a": [1, -0.0, 1e308]}, "text": "\\u000 \ufffd", "big": 12345678901234567890}`,
@@ -258,12 +258,12 @@ func TestSubmit(t *testing.T) {
 		}
 		other := s.Submit(t)
 		s.Exec(t, "UPDATE job_inputs a SET ciphertext = b.ciphertext, wrapped_key = b.wrapped_key FROM job_inputs b WHERE a.job_id = ? AND b.job_id = ?", other.ID, job.ID)
-		both, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID, other.ID})
+		both, err := s.Edges(t, job.ID, other.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Error(t, both[other.ID].Err, "a prompt opens under its own job's id only")
 		require.Equal(t, query.Prompt{Text: in.Prompt}, both[job.ID], "and spoils no other")
 		s.Exec(t, "UPDATE job_inputs SET wrapped_key = NULL")
-		prompts, err := s.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := s.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, prompts)
 	})

@@ -206,7 +206,7 @@ func TestDeadLetter(t *testing.T) {
 			require.Equal(t, "/jobs/"+string(job.ID), got.Header.Get("Location"), got.Body)
 		}
 
-		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
 		require.Equal(t, job.Run+1, b.Reload(t, job.ID).Run, "a double click opens one run")

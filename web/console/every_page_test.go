@@ -120,7 +120,7 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	require.NoError(t, err)
 	dead := b.dies(t, b.Worker(t, "crasher"), models.FailUnauthorized, "the server refused "+markup,
 		strings.Repeat("\x1b[31m"+markup+"\x1b[0m\n", 20))
-	attempts, err := b.Reads.Jobs.Attempts(t.Context(), []models.JobID{dead.JobID})
+	attempts, err := b.Edges(t, dead.JobID).Attempts(t.Context())
 	require.NoError(t, err)
 
 	drafts, err := b.Submitter.Takes(t.Context(), b.Client, submit.Submission{Model: "testcard", Prompt: "a take " + markup, Priority: 90,

@@ -85,7 +85,7 @@ func TestJobAction(t *testing.T) {
 		redriven := b.Reload(t, job.ID)
 		require.Equal(t, 2, redriven.Run)
 		require.JSONEq(t, "12", string(paramOf(t, redriven, "fps")))
-		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nat noon", prompts[job.ID].Text)
 		require.Contains(t, b.get(t, path).Body, "since it was redriven")

@@ -72,7 +72,7 @@ func TestJobList(t *testing.T) {
 			require.Contains(t, got.Body, "שלום", path)
 			require.False(t, strings.ContainsAny(got.Body, marks), path)
 		}
-		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := b.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, prompt, prompts[job.ID].Text, "it is kept as it came")
 	})

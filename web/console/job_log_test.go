@@ -37,7 +37,7 @@ func (b *browser) failedWithLog(t *testing.T, text string) (*models.Job, models.
 	log := b.Upload(t, worker, fence, models.ArtifactLog, []byte(text))
 	_, err := b.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailInvalidInput, Message: "no such style", Log: &log})
 	require.NoError(t, err)
-	attempts, err := b.Reads.Jobs.Attempts(t.Context(), []models.JobID{job.ID})
+	attempts, err := b.Edges(t, job.ID).Attempts(t.Context())
 	require.NoError(t, err)
 	return job, attempts[0].ID
 }

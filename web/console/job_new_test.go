@@ -95,7 +95,7 @@ func TestJobSubmit(t *testing.T) {
 		require.WithinDuration(t, time.Now().Add(time.Hour), made[0].FinishBy, 2*time.Minute, "the form has whole minutes")
 		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "on-demand only: its maxPreemptions is 0")
 		require.Contains(t, b.get(t, got.Header.Get("Location")).Body, "never started twice")
-		prompts, err := b.Reads.Jobs.Prompts(t.Context(), []models.JobID{made[0].ID})
+		prompts, err := b.Edges(t, made[0].ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)
 	})

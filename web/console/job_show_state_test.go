@@ -128,7 +128,7 @@ func TestJobShow_State(t *testing.T) {
 // waitingFor is what holds a job back most.
 func (b *browser) waitingFor(t *testing.T, id models.JobID) string {
 	t.Helper()
-	reasons, err := b.Reads.Jobs.WaitingFor(t.Context(), []models.JobID{id})
+	reasons, err := b.WaitingFor(t, id)
 	require.NoError(t, err)
 	require.NotEmpty(t, reasons[id])
 	return reasons[id][0].Message

@@ -129,12 +129,17 @@ func (s *service) listEvents(ctx context.Context, job *models.Job, after int64) 
 		return nil, err
 	}
 	defer read.End()
+	edges, err := s.Reads.Jobs.Of(callerOf(ctx).Principal, job)
+	if err != nil {
+		return nil, err
+	}
 	listed := &events{Events: []event{}, More: true}
 	for listed.More && len(listed.Events) < maxEvents {
-		page, err := s.Reads.Jobs.Events(ctx, job.ID, int(after), paging.Max)
+		pages, err := edges.Events(ctx, int(after), paging.Max)
 		if err != nil {
 			return nil, err
 		}
+		page := pages[job.ID]
 		for _, e := range page.Items {
 			listed.Events = append(listed.Events, newEvent(e))
 			after = int64(e.Seq)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -73,10 +73,10 @@ type jobView struct {
 	Region         string         `json:"region,omitempty" doc:"The region that the job prefers, or that it must run in if require_region is true."`
 	RequireRegion  bool           `json:"require_region,omitempty" doc:"True if the job runs only in its region."`
 	DependsOn      []models.JobID `json:"depends_on,omitempty" nullable:"false" doc:"The jobs that must be completed before this one starts."`
-	query.Constraints
-	query.Given
+	wire.ConstraintState
+	wire.Given
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
-	Draft     *query.Draft   `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Draft     *wire.Draft    `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID   `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 	Inputs    []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
 	Result    object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
@@ -326,7 +326,7 @@ func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobV
 		return nil, "", err
 	}
 	if job.DraftSteps == 0 && job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
-		etag, err = tag(query.Summary{}, shown)
+		etag, err = tag(wire.Summary{}, shown)
 		return shown, etag, err
 	}
 	summary, err := s.summary(ctx, job)
@@ -335,7 +335,7 @@ func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobV
 	}
 	shown.Draft = summary.Draft
 	if job.Status != models.JobCompleted {
-		etag, err = tag(query.Summary{PreviewURL: summary.PreviewURL}, shown, job.PreviewID)
+		etag, err = tag(wire.Summary{PreviewURL: summary.PreviewURL}, shown, job.PreviewID)
 		shown.PreviewURL = summary.PreviewURL
 		return shown, etag, err
 	}
@@ -355,13 +355,17 @@ func view(job *models.Job) *jobView {
 		DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
 		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: knownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
-		Inputs: []jobInputView{}, Constraints: query.ConstraintsOf(job), Given: query.GivenOf(job),
+		Inputs: []jobInputView{}, ConstraintState: wire.ConstraintStateOf(job), Given: wire.GivenOf(job),
 	}
 }
 
 // parents returns the jobs that a job depends on.
 func (s *service) parents(ctx context.Context, job *models.Job) (ids []models.JobID, err error) {
-	found, err := s.Reads.Jobs.Parents(ctx, []models.JobID{job.ID})
+	edges, err := s.Reads.Jobs.Of(callerOf(ctx).Principal, job)
+	if err != nil {
+		return nil, err
+	}
+	found, err := edges.Parents(ctx)
 	for _, parent := range found[job.ID] {
 		ids = append(ids, parent.ID)
 	}
@@ -369,7 +373,7 @@ func (s *service) parents(ctx context.Context, job *models.Job) (ids []models.Jo
 }
 
 // result is the result of a completed job.
-func result(job *models.Job, summary *query.Summary) (object, error) {
+func result(job *models.Job, summary *wire.Summary) (object, error) {
 	return json.Marshal(map[string]any{
 		"result_url": summary.ResultURL, "thumbnail_url": summary.ThumbnailURL, "duration_sec": summary.DurationSec, "output": object(job.Output),
 	})

@@ -3,7 +3,7 @@ package rest
 import (
 	"context"
 
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -25,7 +25,11 @@ func (s *service) inputs(ctx context.Context, rows []*models.Job) (map[models.Jo
 	if len(naming) == 0 {
 		return nil, nil
 	}
-	files, err := s.Reads.Jobs.InputFiles(ctx, lo.Map(naming, func(job *models.Job, _ int) models.JobID { return job.ID }))
+	edges, err := s.Reads.Jobs.Of(callerOf(ctx).Principal, naming...)
+	if err != nil {
+		return nil, err
+	}
+	files, err := edges.InputFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +58,7 @@ func (v *jobView) showInputs(files []jobInputView, etag string) (string, error) 
 		return etag, nil
 	}
 	v.Inputs = files
-	var linked query.Summary
+	var linked wire.Summary
 	bare := make([]jobInputView, len(files))
 	for i, in := range files {
 		if in.URL != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/joblist"
@@ -68,7 +69,7 @@ func (s *service) registerLists(api huma.API) {
 	}, s.listJobs)
 }
 
-func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*query.Summary], error) {
+func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*wire.Summary], error) {
 	ctx, read, err := s.Reads.Shares.Admit(ctx, callerOf(ctx).Principal, in.price())
 	if err != nil {
 		return nil, err
@@ -78,8 +79,8 @@ func (s *service) listVideos(ctx context.Context, in *ListInput) (*listOutput[*q
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reads.Summaries.OfJobs(ctx, rows, callerOf(ctx).base, linkTTL)
-	return &listOutput[*query.Summary]{CacheControl: "no-store", Body: list[*query.Summary]{summaries, next}}, err
+	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, rows, callerOf(ctx).base, linkTTL)
+	return &listOutput[*wire.Summary]{CacheControl: "no-store", Body: list[*wire.Summary]{summaries, next}}, err
 }
 
 func (s *service) listJobs(ctx context.Context, in *struct {
@@ -125,7 +126,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 			completed = append(completed, job)
 		}
 	}
-	summaries, err := s.Reads.Summaries.OfJobs(ctx, completed, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, completed, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	if err != nil {
 		return nil, err
 	}
-	summaryOf := map[models.JobID]*query.Summary{}
+	summaryOf := map[models.JobID]*wire.Summary{}
 	for _, summary := range summaries {
 		summaryOf[summary.JobID] = summary
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/web/door"
 )
 
@@ -20,7 +21,7 @@ func New(config Config) http.Handler {
 		config.Base = func(*http.Request) string { return "" }
 	}
 	mux := http.NewServeMux()
-	s := &service{config}
+	s := &service{Config: config, Summaries: wire.New(config.Reads)}
 	described := s.register(mux)
 	document := encoded(described)
 	mux.HandleFunc("GET "+openAPIPath, func(w http.ResponseWriter, _ *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/watch"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
@@ -43,7 +44,10 @@ type Config struct {
 }
 
 // service runs the operations.
-type service struct{ Config }
+type service struct {
+	Config
+	Summaries *wire.Summaries
+}
 
 // linkTTL is how long the links in a response are valid.
 const linkTTL = 24 * time.Hour

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/submit"
@@ -97,7 +97,7 @@ type summaryOutput struct {
 	Status       int
 	ETag         string `header:"ETag"`
 	CacheControl string `header:"Cache-Control"`
-	Body         *query.Summary
+	Body         *wire.Summary
 }
 
 type readInput struct {
@@ -154,7 +154,7 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	if err != nil {
 		return nil, renamed(err, names)
 	}
-	summaries, err := s.Reads.Summaries.OfJobs(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -302,10 +302,10 @@ func (s *service) cancelVideo(ctx context.Context, in *JobPath) (*summaryOutput,
 	return &summaryOutput{Status: http.StatusOK, CacheControl: "no-store", Body: summary}, nil
 }
 
-func (s *service) summary(ctx context.Context, job *models.Job) (*query.Summary, error) {
+func (s *service) summary(ctx context.Context, job *models.Job) (*wire.Summary, error) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	summaries, err := s.Reads.Summaries.OfJobs(ctx, []*models.Job{job}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, []*models.Job{job}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}

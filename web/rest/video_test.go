@@ -42,7 +42,7 @@ func TestCreateVideo(t *testing.T) {
 		require.JSONEq(t, `{"order": 17}`, string(job.Metadata))
 		require.Equal(t, []any{models.TierPro, "u-1", "one", "testcard", "https://example.com/told"},
 			[]any{job.Tier, job.UserID, job.IdempotencyKey, job.Model, job.CallbackURL})
-		prompts, err := a.Reads.Jobs.Prompts(t.Context(), []models.JobID{job.ID})
+		prompts, err := a.Edges(t, job.ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse", prompts[job.ID].Text)
 	})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 )
@@ -79,7 +79,7 @@ func (m IfNoneMatch) matches(tag string) bool {
 // tag returns the ETag of a response with a job's summary and more of the job. It is a
 // weak one, because each response has newly signed links. It changes every hour, so that
 // a cached response never keeps links for longer.
-func tag(s query.Summary, more ...any) (string, error) {
+func tag(s wire.Summary, more ...any) (string, error) {
 	hour := time.Now().Truncate(time.Hour).Unix()
 	if s.ResultURL == nil && s.ThumbnailURL == nil && s.PreviewURL == nil {
 		hour = 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/httpguard"
@@ -42,7 +43,7 @@ type workflowNodeRequest struct {
 
 // workflowView is a workflow with its nodes.
 type workflowView struct {
-	*query.WorkflowSummary
+	*wire.WorkflowSummary
 	Nodes []workflowNodeView `json:"nodes,omitempty" doc:"The nodes, parents first. Lists leave them out."`
 }
 
@@ -222,12 +223,12 @@ func (s *service) listWorkflows(ctx context.Context, in *workflowPage) (*workflo
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reads.Summaries.OfWorkflows(ctx, page.Items, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfWorkflows(ctx, callerOf(ctx).Principal, page.Items, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
 	out := &workflowList{}
-	out.Body.Workflows = lo.Map(summaries, func(one *query.WorkflowSummary, _ int) workflowView { return workflowView{WorkflowSummary: one} })
+	out.Body.Workflows = lo.Map(summaries, func(one *wire.WorkflowSummary, _ int) workflowView { return workflowView{WorkflowSummary: one} })
 	if page.More {
 		out.Body.NextCursor = page.End
 	}
@@ -239,20 +240,29 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 	if err != nil {
 		return nil, err
 	}
-	summaries, err := s.Reads.Summaries.OfWorkflows(ctx, []*models.Workflow{w}, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfWorkflows(ctx, callerOf(ctx).Principal, []*models.Workflow{w}, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.Reads.Workflows.Nodes(ctx, []models.WorkflowID{w.ID})
+	p := callerOf(ctx).Principal
+	edges, err := s.Reads.Workflows.Of(p, w)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := edges.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ids := lo.Map(nodes, func(n *models.WorkflowNode, _ int) models.JobID { return n.JobID })
-	rows, err := s.Reads.Jobs.ByID(ctx, ids)
+	rows, err := s.Reads.Jobs.ByID(ctx, p, ids)
 	if err != nil {
 		return nil, err
 	}
-	reasons, err := s.Reads.Jobs.WaitingFor(ctx, ids)
+	waiting, err := s.Reads.Jobs.Of(p, rows...)
+	if err != nil {
+		return nil, err
+	}
+	reasons, err := s.Reads.Jobs.WaitingFor(ctx, waiting)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +273,7 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 		view := workflowNodeView{
 			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,
 			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(), Overridden: n.Overridden,
-			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.For(callerOf(ctx).Principal) }),
+			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.For(p) }),
 		}
 		if job := jobs[n.JobID]; job != nil {
 			view.Status, view.ProgressPct, view.FailureReason = strings.ToLower(string(job.Status)), job.Progress.Percent, job.FailureReason

@@ -52,7 +52,11 @@ var errExpired = missing("video_expired", "The video's content has expired and w
 
 // artifact returns the newest artifact of a type; of final videos, the result.
 func (a *api) artifact(c *call, v *video.Video, kind models.ArtifactType) (*models.Artifact, error) {
-	all, err := a.Videos.Jobs.ArtifactsOf(c.Context(), []models.JobID{v.ID})
+	edges, err := a.Videos.Jobs.Of(c.caller, v.Job)
+	if err != nil {
+		return nil, err
+	}
+	all, err := edges.Artifacts(c.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,11 @@ func (c *controller) redriveForm(r *http.Request, p jobs.Principal) (*redriveFor
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{letter.JobID})
+	edges, err := c.Reads.Jobs.Of(p, letter.Job)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := edges.Prompts(r.Context())
 	if err != nil {
 		return nil, err
 	}

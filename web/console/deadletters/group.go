@@ -109,7 +109,7 @@ func (c *controller) readCause(ctx context.Context, p jobs.Principal, asked caus
 	if page.More {
 		v.Older = address.Cause("", asked.fingerprint, asked.resolved) + "&after=" + page.End
 	}
-	if v.DeadLetters, err = c.deadLetterRows(ctx, page.Items); err != nil {
+	if v.DeadLetters, err = c.deadLetterRows(ctx, p, page.Items); err != nil {
 		return nil, err
 	}
 	v.Operations, err = c.redrivesOf(ctx, p, asked.fingerprint)
@@ -131,12 +131,12 @@ func (c *controller) causeOrNone(ctx context.Context, asked causeAsked) (*models
 	return resolved, nil
 }
 
-func (c *controller) deadLetterRows(ctx context.Context, letters []*models.DeadLetter) ([]deadLetterRow, error) {
+func (c *controller) deadLetterRows(ctx context.Context, p jobs.Principal, letters []*models.DeadLetter) ([]deadLetterRow, error) {
 	if len(letters) == 0 {
 		return nil, nil
 	}
 	ids := lo.Map(letters, func(d *models.DeadLetter, _ int) models.JobID { return d.JobID })
-	found, err := c.Reads.Jobs.ByID(ctx, ids)
+	found, err := c.Reads.Jobs.ByID(ctx, p, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,11 @@ func (c *controller) readJobAction(ctx context.Context, p jobs.Principal, id mod
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reads.Jobs.Prompts(ctx, []models.JobID{id})
+	edges, err := c.Reads.Jobs.Of(p, job)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := edges.Prompts(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -155,12 +155,16 @@ func (c *controller) readJobView(r *http.Request, p jobs.Principal) (*jobView, e
 	if err := c.readJobParts(r.Context(), p, v); err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{job.ID})
+	edges, err := c.Reads.Jobs.Of(p, job)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := edges.Prompts(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	v.Prompt = shownPrompt(r.Context(), prompts[job.ID])
-	if err := c.readEvents(r, v); err != nil {
+	if err := c.readEvents(r, p, v); err != nil {
 		return nil, err
 	}
 	return v, c.readEventKeys(r.Context(), p, v)

@@ -175,7 +175,7 @@ func (c *controller) exportPage(ctx context.Context, p jobs.Principal, q address
 	if found.More {
 		part.next = found.End
 	}
-	part.rows, err = c.plainRows(ctx, found.Items)
+	part.rows, err = c.plainRows(ctx, p, found.Items)
 	return part, err
 }
 
@@ -212,10 +212,15 @@ func (c *controller) jobEventsExport(w http.ResponseWriter, r *http.Request, p j
 	if err != nil {
 		return err
 	}
-	page, err := c.Reads.Jobs.Events(r.Context(), job.ID, 0, exportPage)
+	edges, err := c.Reads.Jobs.Of(p, job)
 	if err != nil {
 		return err
 	}
+	pages, err := edges.Events(r.Context(), 0, exportPage)
+	if err != nil {
+		return err
+	}
+	page := pages[job.ID]
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", string(job.ID)+"-events.json"))
 	out := bufio.NewWriter(w)
@@ -235,10 +240,11 @@ func (c *controller) jobEventsExport(w http.ResponseWriter, r *http.Request, p j
 		if !page.More || len(page.Items) == 0 {
 			break
 		}
-		if page, err = c.Reads.Jobs.Events(r.Context(), job.ID, page.Items[len(page.Items)-1].Seq, exportPage); err != nil {
+		if pages, err = edges.Events(r.Context(), page.Items[len(page.Items)-1].Seq, exportPage); err != nil {
 			slog.WarnContext(r.Context(), "an export of events ended", "job", job.ID, "error", err)
 			return nil // what is sent so far is no whole JSON
 		}
+		page = pages[job.ID]
 	}
 	if before == "[\n" {
 		_, _ = out.WriteString(before)

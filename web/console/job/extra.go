@@ -203,7 +203,11 @@ func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID)
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reads.Jobs.Prompts(r.Context(), []models.JobID{id})
+	edges, err := c.Reads.Jobs.Of(p, job)
+	if err != nil {
+		return nil, err
+	}
+	prompts, err := edges.Prompts(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +216,7 @@ func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID)
 		return nil, err
 	}
 	v.Set("prompt", prompts[id].Text)
-	parents, err := c.Reads.Jobs.Parents(r.Context(), []models.JobID{id})
+	parents, err := edges.Parents(r.Context())
 	if err != nil {
 		return nil, err
 	}

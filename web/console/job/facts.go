@@ -19,7 +19,11 @@ const relatedShown = 20
 
 // readRelations reads the jobs, keys and the dead letter around a job, and its forecast.
 func (c *controller) readRelations(ctx context.Context, p jobs.Principal, v *jobView) error {
-	parents, err := c.Reads.Jobs.Parents(ctx, []models.JobID{v.ID})
+	edges, err := c.Reads.Jobs.Of(p, v.Job)
+	if err != nil {
+		return err
+	}
+	parents, err := edges.Parents(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,7 +39,7 @@ func (c *controller) readRelations(ctx context.Context, p jobs.Principal, v *job
 			return err
 		}
 	}
-	estimates, err := c.Reads.Jobs.Estimates(ctx, []*models.Job{v.Job})
+	estimates, err := edges.Estimates(ctx)
 	v.Estimate = estimates[v.ID]
 	return err
 }

@@ -75,7 +75,7 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 		args.Set("after", page.End)
 		v.Older = "/gallery?" + args.Encode()
 	}
-	if err := c.readVideos(r, v, page.Items); err != nil {
+	if err := c.readVideos(r, p, v, page.Items); err != nil {
 		return err
 	}
 	return shell.Render(w, r, http.StatusOK, galleryPage(v))
@@ -90,22 +90,26 @@ func accountTerm(name string) string {
 }
 
 // readVideos reads the prompts and thumbnails of those jobs that have a video.
-func (c *controller) readVideos(r *http.Request, v *galleryView, found []*models.Job) error {
-	ids := make([]models.JobID, 0, len(found))
+func (c *controller) readVideos(r *http.Request, p jobs.Principal, v *galleryView, found []*models.Job) error {
+	made := make([]*models.Job, 0, len(found))
 	for _, job := range found {
 		if job.ResultID != "" && job.DeletedAt.IsZero() {
-			ids = append(ids, job.ID)
+			made = append(made, job)
 			v.Videos = append(v.Videos, galleryVideo{Job: job})
 		}
 	}
-	if len(ids) == 0 {
+	if len(made) == 0 {
 		return nil
 	}
-	prompts, err := c.Reads.Jobs.Prompts(r.Context(), ids)
+	edges, err := c.Reads.Jobs.Of(p, made...)
 	if err != nil {
 		return err
 	}
-	artifacts, err := c.Reads.Jobs.ArtifactsOf(r.Context(), ids)
+	prompts, err := edges.Prompts(r.Context())
+	if err != nil {
+		return err
+	}
+	artifacts, err := edges.Artifacts(r.Context())
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 )
 
 // jobList is the view of the page with jobs.
@@ -193,7 +194,7 @@ func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobLi
 	if err != nil {
 		return err
 	}
-	if v.Rows, err = c.jobRows(ctx, found.Items, prompts); err != nil {
+	if v.Rows, err = c.jobRows(ctx, p, found.Items, prompts); err != nil {
 		return err
 	}
 	v.None = len(v.Rows) == 0 && !found.More && !v.Filter.Narrows()
@@ -210,27 +211,30 @@ func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobLi
 }
 
 // jobRows returns the rows of the list, with their prompts.
-func (c *controller) jobRows(ctx context.Context, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
-	var unread []models.JobID
+func (c *controller) jobRows(ctx context.Context, p jobs.Principal, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
+	var unread []*models.Job
 	for _, job := range items {
 		if _, ok := prompts[job.ID]; !ok {
-			unread = append(unread, job.ID)
+			unread = append(unread, job)
 		}
 	}
 	maps.DeleteFunc(prompts, func(id models.JobID, _ string) bool {
 		return !slices.ContainsFunc(items, func(job *models.Job) bool { return job.ID == id })
 	})
-	if err := c.readPrompts(ctx, unread, prompts); err != nil {
+	if err := c.readPrompts(ctx, p, unread, prompts); err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reads.Jobs.Pictures(ctx, jobIDs(items, func(job *models.Job) bool {
-		return job.Status == models.JobCompleted &&
-			job.DeletedAt.IsZero()
-	}))
+	completed, err := c.Reads.Jobs.Of(p, lo.Filter(items, func(job *models.Job, _ int) bool {
+		return job.Status == models.JobCompleted && job.DeletedAt.IsZero()
+	})...)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.plainRows(ctx, items)
+	pictures, err := completed.Pictures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.plainRows(ctx, p, items)
 	for i := range rows {
 		rows[i].Prompt, rows[i].Picture = prompts[rows[i].ID], previewOf(rows[i].Job)
 		if id := pictures[rows[i].ID]; id != "" {
@@ -241,7 +245,7 @@ func (c *controller) jobRows(ctx context.Context, items []*models.Job, prompts m
 }
 
 // plainRows returns the rows of a list without prompts and pictures.
-func (c *controller) plainRows(ctx context.Context, items []*models.Job) ([]jobRow, error) {
+func (c *controller) plainRows(ctx context.Context, p jobs.Principal, items []*models.Job) ([]jobRow, error) {
 	var owners []models.AccountID
 	for _, job := range items {
 		if !slices.Contains(owners, job.AccountID) {
@@ -252,11 +256,19 @@ func (c *controller) plainRows(ctx context.Context, items []*models.Job) ([]jobR
 	if err != nil {
 		return nil, err
 	}
-	workers, err := c.Reads.Jobs.LastWorkers(ctx, jobIDs(items, func(job *models.Job) bool { return job.AttemptNo > 0 }))
+	started, err := c.Reads.Jobs.Of(p, lo.Filter(items, func(job *models.Job, _ int) bool { return job.AttemptNo > 0 })...)
 	if err != nil {
 		return nil, err
 	}
-	waits, err := c.Reads.Jobs.Waits(ctx, items)
+	workers, err := started.LastWorkers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	edges, err := c.Reads.Jobs.Of(p, items...)
+	if err != nil {
+		return nil, err
+	}
+	waits, err := edges.Waits(ctx)
 	var rows []jobRow
 	for _, job := range items {
 		row := jobRow{Job: job, Account: accounts[job.AccountID], WorkerID: workers[job.ID]}
@@ -268,26 +280,17 @@ func (c *controller) plainRows(ctx context.Context, items []*models.Job) ([]jobR
 	return rows, err
 }
 
-// jobIDs returns the ids of those of these jobs that are wanted.
-func jobIDs(items []*models.Job, wanted func(*models.Job) bool) (ids []models.JobID) {
-	for _, job := range items {
-		if wanted(job) {
-			ids = append(ids, job.ID)
-		}
-	}
-	return ids
-}
-
-func (c *controller) readPrompts(ctx context.Context, ids []models.JobID, prompts map[models.JobID]string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	read, err := c.Reads.Jobs.Prompts(ctx, ids)
+func (c *controller) readPrompts(ctx context.Context, p jobs.Principal, of []*models.Job, prompts map[models.JobID]string) error {
+	edges, err := c.Reads.Jobs.Of(p, of...)
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		prompts[id] = shownPrompt(ctx, read[id])
+	read, err := edges.Prompts(ctx)
+	if err != nil {
+		return err
+	}
+	for _, job := range of {
+		prompts[job.ID] = shownPrompt(ctx, read[job.ID])
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (c *controller) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Prin
 			}
 			shown := *v
 			shown.Now, shown.Earlier = time.Now(), earlierEvents(job.ID, loaded-eventsShown)
-			if shown.Events, err = c.eventsAfter(ctx, v, seen); err != nil {
+			if shown.Events, err = c.eventsAfter(ctx, p, v, seen); err != nil {
 				return err
 			}
 			if len(shown.Events) > 0 {
@@ -58,7 +58,7 @@ func (c *controller) jobLive(w http.ResponseWriter, r *http.Request, p jobs.Prin
 
 // eventsAfter returns a job's events after one of that number, newest first. The view
 // has the newest events; older ones are read.
-func (c *controller) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*models.JobEvent, error) {
+func (c *controller) eventsAfter(ctx context.Context, p jobs.Principal, v *jobView, seen int) ([]*models.JobEvent, error) {
 	if v.EventSeq <= seen {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (c *controller) eventsAfter(ctx context.Context, v *jobView, seen int) ([]*
 		}
 		return v.Events[:newer], nil
 	}
-	return c.readEventsAfter(ctx, v.ID, seen)
+	return c.readEventsAfter(ctx, p, v.Job, seen)
 }
 
 // liveJob reads one job for all viewers of its page.
@@ -86,7 +86,11 @@ type liveJob struct {
 // pending.
 func (c *controller) followJob(p jobs.Principal, job *models.Job) shell.Source[*jobView] {
 	return func(ctx context.Context, f *shell.Feed[*jobView]) error {
-		prompts, err := c.Reads.Jobs.Prompts(ctx, []models.JobID{job.ID})
+		edges, err := c.Reads.Jobs.Of(p, job)
+		if err != nil {
+			return err
+		}
+		prompts, err := edges.Prompts(ctx)
 		if err != nil {
 			return err
 		}
@@ -124,7 +128,7 @@ func (l *liveJob) advance(ctx context.Context, job *models.Job) error {
 		if len(l.view.Events) > 0 {
 			read = max(read, l.view.Events[0].Seq)
 		}
-		newer, err := l.pages.readEventsAfter(ctx, job.ID, max(read, 0))
+		newer, err := l.pages.readEventsAfter(ctx, l.caller, job, max(read, 0))
 		if err != nil {
 			return err
 		}
@@ -159,7 +163,7 @@ func (l *liveJob) rereadWaiting(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	shown := l.view.Waiting
-	if err := l.pages.readWaiting(ctx, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
+	if err := l.pages.readWaiting(ctx, l.caller, l.view); err != nil || slices.Equal(shown, l.view.Waiting) {
 		return err
 	}
 	l.publish()
@@ -193,13 +197,18 @@ func (l *liveJob) publish() {
 }
 
 // readEventsAfter reads all of a job's events after one of that number, newest first.
-func (c *controller) readEventsAfter(ctx context.Context, id models.JobID, seen int) ([]*models.JobEvent, error) {
+func (c *controller) readEventsAfter(ctx context.Context, p jobs.Principal, job *models.Job, seen int) ([]*models.JobEvent, error) {
+	edges, err := c.Reads.Jobs.Of(p, job)
+	if err != nil {
+		return nil, err
+	}
 	var events []*models.JobEvent
 	for more := true; more; {
-		page, err := c.Reads.Jobs.Events(ctx, id, seen, paging.Max)
+		pages, err := edges.Events(ctx, seen, paging.Max)
 		if err != nil {
 			return nil, err
 		}
+		page := pages[job.ID]
 		events = append(events, page.Items...)
 		if more = page.More; more {
 			seen = page.Items[len(page.Items)-1].Seq

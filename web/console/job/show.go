@@ -72,23 +72,26 @@ func (c *controller) jobShow(w http.ResponseWriter, r *http.Request, p jobs.Prin
 
 // readJobParts reads what changes only with a job's events.
 func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobView) error {
-	var err error
 	v.Now = time.Now()
-	if v.Attempts, err = c.Reads.Jobs.Attempts(ctx, []models.JobID{v.ID}); err != nil {
+	edges, err := c.Reads.Jobs.Of(p, v.Job)
+	if err != nil {
 		return err
 	}
-	if v.Artifacts, err = c.Reads.Jobs.ArtifactsOf(ctx, []models.JobID{v.ID}); err != nil {
+	if v.Attempts, err = edges.Attempts(ctx); err != nil {
+		return err
+	}
+	if v.Artifacts, err = edges.Artifacts(ctx); err != nil {
 		return err
 	}
 	if v.Inputs = c.Reads.Jobs.Inputs(v.Job, nil); len(v.Inputs) > 0 {
-		files, err := c.Reads.Jobs.InputFiles(ctx, []models.JobID{v.ID})
+		files, err := edges.InputFiles(ctx)
 		if err != nil {
 			return err
 		}
 		v.Inputs = c.Reads.Jobs.Inputs(v.Job, files)
 	}
 	if v.DraftSteps > 0 {
-		continuations, err := c.Reads.Jobs.Continuations(ctx, []models.JobID{v.ID})
+		continuations, err := edges.Continuations(ctx)
 		if err != nil {
 			return err
 		}
@@ -110,26 +113,30 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 			return err
 		}
 	}
-	times, err := c.Reads.Jobs.Times(ctx, []*models.Job{v.Job})
+	times, err := edges.Times(ctx)
 	if err != nil {
 		return err
 	}
 	v.Times = times[v.ID]
-	waits, err := c.Reads.Jobs.Waits(ctx, []*models.Job{v.Job})
+	waits, err := edges.Waits(ctx)
 	if err != nil {
 		return err
 	}
 	if wait, known := waits[v.ID]; known {
 		v.Wait = &wait
 	}
-	return c.readWaiting(ctx, v)
+	return c.readWaiting(ctx, p, v)
 }
 
-func (c *controller) readWaiting(ctx context.Context, v *jobView) error {
+func (c *controller) readWaiting(ctx context.Context, p jobs.Principal, v *jobView) error {
 	if v.Waiting = nil; !v.Status.Waiting() {
 		return nil
 	}
-	reasons, err := c.Reads.Jobs.WaitingFor(ctx, []models.JobID{v.ID})
+	edges, err := c.Reads.Jobs.Of(p, v.Job)
+	if err != nil {
+		return err
+	}
+	reasons, err := c.Reads.Jobs.WaitingFor(ctx, edges)
 	v.Waiting = reasons[v.ID]
 	return err
 }
@@ -152,17 +159,21 @@ func (c *controller) workersOf(ctx context.Context, attempts []*models.Attempt) 
 
 // readEvents reads the page of events that ends with the requested one, or the newest.
 // Event numbers have no gaps, so the first event of the page is known.
-func (c *controller) readEvents(r *http.Request, v *jobView) error {
+func (c *controller) readEvents(r *http.Request, p jobs.Principal, v *jobView) error {
 	last := v.EventSeq
 	if n, err := strconv.Atoi(r.URL.Query().Get("events")); err == nil && n > 0 && n < last {
 		last, v.Later = n, true
 	}
 	first := max(last-eventsShown, 0)
-	page, err := c.Reads.Jobs.Events(r.Context(), v.ID, first, max(last-first, 1))
+	edges, err := c.Reads.Jobs.Of(p, v.Job)
 	if err != nil {
 		return err
 	}
-	v.Events = page.Items
+	pages, err := edges.Events(r.Context(), first, max(last-first, 1))
+	if err != nil {
+		return err
+	}
+	v.Events = pages[v.ID].Items
 	slices.Reverse(v.Events)
 	v.Earlier = earlierEvents(v.ID, first)
 	return nil

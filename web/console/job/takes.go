@@ -79,19 +79,21 @@ func (c *controller) readTakes(ctx context.Context, p jobs.Principal, id models.
 	if len(drafts) == 0 {
 		return nil, apierror.NotFound("takes")
 	}
-	ids := lo.Map(drafts, func(j *models.Job, _ int) models.JobID { return j.ID })
-	continuations, err := c.Reads.Jobs.Continuations(ctx, ids)
+	edges, err := c.Reads.Jobs.Of(p, drafts...)
 	if err != nil {
 		return nil, err
 	}
-	pictures, err := c.Reads.Jobs.Artifacts(ctx, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) {
-		return j.PreviewID,
-			j.PreviewID != ""
+	continuations, err := edges.Continuations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pictures, err := c.Reads.Jobs.Artifacts(ctx, p, lo.FilterMap(drafts, func(j *models.Job, _ int) (models.ArtifactID, bool) {
+		return j.PreviewID, j.PreviewID != ""
 	}))
 	if err != nil {
 		return nil, err
 	}
-	prompts, err := c.Reads.Jobs.Prompts(ctx, ids)
+	prompts, err := edges.Prompts(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func (c *controller) readWebhooks(ctx context.Context, p jobs.Principal, v *jobV
 		return err
 	}
 	v.Webhooks = page.Items
-	v.Tries, err = webhookpages.ReadTries(ctx, c.Reads, page.Items)
+	v.Tries, err = webhookpages.ReadTries(ctx, c.Reads, p, page.Items)
 	return err
 }
 

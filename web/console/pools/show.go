@@ -113,7 +113,7 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 	if err != nil {
 		return nil, err
 	}
-	v.Workers.Rows, err = workers.ReadRows(ctx, c.Reads, c.Fleet, page.Items, []*query.PoolStatus{pool})
+	v.Workers.Rows, err = workers.ReadRows(ctx, c.Reads, p, c.Fleet, page.Items, []*query.PoolStatus{pool})
 	return v, err
 }
 

@@ -89,12 +89,15 @@ func (c *controller) readLane(ctx context.Context, p jobs.Principal, lane models
 	if err != nil || len(heads) == 0 {
 		return v, err
 	}
-	var ids []models.JobID
 	var owners []models.AccountID
 	for _, job := range heads {
-		ids, owners = append(ids, job.ID), append(owners, job.AccountID)
+		owners = append(owners, job.AccountID)
 	}
-	why, err := c.Reads.Jobs.WaitingFor(ctx, ids)
+	edges, err := c.Reads.Jobs.Of(p, heads...)
+	if err != nil {
+		return nil, err
+	}
+	why, err := c.Reads.Jobs.WaitingFor(ctx, edges)
 	if err != nil {
 		return nil, err
 	}

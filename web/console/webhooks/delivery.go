@@ -14,17 +14,10 @@ import (
 )
 
 // ReadTries reads the tries of deliveries.
-func ReadTries(ctx context.Context, reads *query.Reads, of []*webhooks.Delivery) (map[models.WebhookDeliveryID][]*webhooks.Try,
-	error) {
+func ReadTries(ctx context.Context, reads *query.Reads, p jobs.Principal, of []*webhooks.Delivery,
+) (map[models.WebhookDeliveryID][]*webhooks.Try, error) {
 	byDelivery := map[models.WebhookDeliveryID][]*webhooks.Try{}
-	ids := make([]models.WebhookDeliveryID, len(of))
-	for i, d := range of {
-		ids[i] = d.ID
-	}
-	if len(ids) == 0 {
-		return byDelivery, nil
-	}
-	tries, err := reads.Webhooks.Tries(ctx, ids)
+	tries, err := reads.Webhooks.Tries(ctx, p, of...)
 	for _, try := range tries {
 		byDelivery[try.DeliveryID] = append(byDelivery[try.DeliveryID], try)
 	}

@@ -108,7 +108,7 @@ func (c *controller) webhookShow(w http.ResponseWriter, r *http.Request, p jobs.
 	if page.More {
 		v.Older = address.Webhook(v.ID) + "?" + url.Values{"after": {page.End}, "failed": {r.URL.Query().Get("failed")}}.Encode()
 	}
-	if v.Tries, err = ReadTries(r.Context(), c.Reads, v.Deliveries); err != nil {
+	if v.Tries, err = ReadTries(r.Context(), c.Reads, p, v.Deliveries); err != nil {
 		return err
 	}
 	return shell.Render(w, r, http.StatusOK, webhookShowPage(v))

@@ -20,7 +20,7 @@ const (
 )
 
 func (c *controller) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
+	return c.actOnWorker(w, r, p, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.DrainWorker(ctx, p, row.ID, drainWithin)
 		if row.Job == nil {
 			return "Draining " + row.named() + ": it takes no more jobs, and ends.", err
@@ -31,22 +31,22 @@ func (c *controller) workerDrain(w http.ResponseWriter, r *http.Request, p jobs.
 }
 
 func (c *controller) workerPreempt(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
+	return c.actOnWorker(w, r, p, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.PreemptWorker(ctx, p, row.ID, preemptNotice)
 		return "Preempting " + row.named() + row.jobGoes(": its job resumes on another worker."), err
 	})
 }
 
 func (c *controller) workerTerminate(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	return c.actOnWorker(w, r, func(ctx context.Context, row workerRow) (string, error) {
+	return c.actOnWorker(w, r, p, func(ctx context.Context, row workerRow) (string, error) {
 		_, err := c.Fleet.TerminateWorker(ctx, p, row.ID)
 		return "Terminating " + row.named() + row.jobGoes(": its job is queued again, and resumes from its newest checkpoint."), err
 	})
 }
 
 // actOnWorker does something with a worker, and returns to the list with what was said of it.
-func (c *controller) actOnWorker(w http.ResponseWriter, r *http.Request, act func(context.Context, workerRow) (string, error)) error {
-	row, err := c.workerRow(r.Context(), workerID(r))
+func (c *controller) actOnWorker(w http.ResponseWriter, r *http.Request, p jobs.Principal, act func(context.Context, workerRow) (string, error)) error {
+	row, err := c.workerRow(r.Context(), p, workerID(r))
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (r workerRow) jobGoes(where string) string {
 }
 
 // workerConfirm asks for confirmation before a machine is stopped without notice.
-func (c *controller) workerConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	row, err := c.workerRow(r.Context(), workerID(r))
+func (c *controller) workerConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	row, err := c.workerRow(r.Context(), p, workerID(r))
 	if err != nil {
 		return err
 	}

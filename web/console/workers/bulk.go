@@ -147,8 +147,8 @@ func workerPicks(form url.Values) (*workerVerb, []models.WorkerID, error) {
 }
 
 // workersConfirm says what an action will do to each of the chosen workers.
-func (c *controller) workersConfirm(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	v, err := c.readPicks(r.Context(), r.URL.Query())
+func (c *controller) workersConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	v, err := c.readPicks(r.Context(), p, r.URL.Query())
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *controller) workersConfirm(w http.ResponseWriter, r *http.Request, _ jo
 	return shell.Render(w, r, http.StatusOK, workerPickPage(v))
 }
 
-func (c *controller) readPicks(ctx context.Context, form url.Values) (*workerPick, error) {
+func (c *controller) readPicks(ctx context.Context, p jobs.Principal, form url.Values) (*workerPick, error) {
 	verb, ids, err := workerPicks(form)
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (c *controller) readPicks(ctx context.Context, form url.Values) (*workerPic
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ReadRows(ctx, c.Reads, c.Fleet, found, pools)
+	rows, err := ReadRows(ctx, c.Reads, p, c.Fleet, found, pools)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (c *controller) workersAct(w http.ResponseWriter, r *http.Request, p jobs.P
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	v, err := c.readPicks(r.Context(), r.PostForm)
+	v, err := c.readPicks(r.Context(), p, r.PostForm)
 	if err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func (c *controller) readWorkers(ctx context.Context, p jobs.Principal, v List) 
 	if v.Matching, err = c.Reads.Fleet.CountWorkers(ctx, filter); err != nil {
 		return nil, err
 	}
-	if v.Rows, err = ReadRows(ctx, c.Reads, c.Fleet, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
+	if v.Rows, err = ReadRows(ctx, c.Reads, p, c.Fleet, page.Items, pools); err != nil || v.After != "" || v.Filter.narrow() || v.Filter.Grid {
 		return &v, err
 	}
 	v.Hosts, err = c.Reads.Fleet.EatingHosts(ctx)
@@ -155,7 +155,7 @@ func (c *controller) readWorkers(ctx context.Context, p jobs.Principal, v List) 
 }
 
 // workerRow reads what a page shows of one worker.
-func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerRow, error) {
+func (c *controller) workerRow(ctx context.Context, p jobs.Principal, id models.WorkerID) (workerRow, error) {
 	worker, err := c.Reads.Fleet.Worker(ctx, id)
 	if err != nil {
 		return workerRow{}, err
@@ -164,7 +164,7 @@ func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerR
 	if err != nil {
 		return workerRow{}, err
 	}
-	rows, err := ReadRows(ctx, c.Reads, c.Fleet, []*models.Worker{worker}, pools)
+	rows, err := ReadRows(ctx, c.Reads, p, c.Fleet, []*models.Worker{worker}, pools)
 	if err != nil {
 		return workerRow{}, err
 	}
@@ -172,7 +172,7 @@ func (c *controller) workerRow(ctx context.Context, id models.WorkerID) (workerR
 }
 
 // ReadRows returns the rows of workers. The pools are those that their names are taken from.
-func ReadRows(ctx context.Context, reads *query.Reads, operator *fleet.WorkerOperator, workers []*models.Worker,
+func ReadRows(ctx context.Context, reads *query.Reads, p jobs.Principal, operator *fleet.WorkerOperator, workers []*models.Worker,
 	pools []*query.PoolStatus) ([]workerRow, error) {
 	if len(workers) == 0 {
 		return nil, nil
@@ -181,7 +181,7 @@ func ReadRows(ctx context.Context, reads *query.Reads, operator *fleet.WorkerOpe
 	for _, w := range workers {
 		ids = append(ids, w.ID)
 	}
-	held, err := reads.Fleet.CurrentJobs(ctx, ids)
+	held, err := reads.Fleet.CurrentJobs(ctx, p, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,13 @@ type quarantineForm struct {
 }
 
 // quarantineAsk asks for how long a host gets no jobs, and why.
-func (c *controller) quarantineAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return c.quarantinePage(w, r, http.StatusOK, &quarantineForm{Minutes: "30"})
+func (c *controller) quarantineAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.quarantinePage(w, r, p, http.StatusOK, &quarantineForm{Minutes: "30"})
 }
 
-func (c *controller) quarantinePage(w http.ResponseWriter, r *http.Request, status int, v *quarantineForm) error {
+func (c *controller) quarantinePage(w http.ResponseWriter, r *http.Request, p jobs.Principal, status int, v *quarantineForm) error {
 	var err error
-	if v.workerRow, err = c.workerRow(r.Context(), workerID(r)); err != nil {
+	if v.workerRow, err = c.workerRow(r.Context(), p, workerID(r)); err != nil {
 		return err
 	}
 	return shell.Render(w, r, status, quarantineFormPage(v))
@@ -41,13 +41,13 @@ func (c *controller) quarantineStart(w http.ResponseWriter, r *http.Request, p j
 	minutes, err := strconv.Atoi(v.Minutes)
 	if err != nil {
 		v.Errors = map[string]string{"minutes": "This must be a whole number."}
-		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
+		return c.quarantinePage(w, r, p, http.StatusUnprocessableEntity, v)
 	}
 	worker, err := c.Fleet.QuarantineWorker(r.Context(), p, workerID(r), minutes, v.Reason)
 	var refused *apierror.Error
 	if errors.As(err, &refused) && refused.Code == apierror.CodeInvalidInput {
 		v.Errors = map[string]string{refused.Field: refused.Message}
-		return c.quarantinePage(w, r, http.StatusUnprocessableEntity, v)
+		return c.quarantinePage(w, r, p, http.StatusUnprocessableEntity, v)
 	}
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func (c *controller) readWorker(ctx context.Context, p jobs.Principal, id models
 	}
 	defer read.End()
 	v := &workerShow{After: after}
-	if v.workerRow, err = c.workerRow(ctx, id); err != nil {
+	if v.workerRow, err = c.workerRow(ctx, p, id); err != nil {
 		return nil, err
 	}
 	if v.Live, err = c.Reads.Fleet.LiveAttempt(ctx, id); err != nil {
@@ -107,7 +107,7 @@ func (c *controller) readWorker(ctx context.Context, p jobs.Principal, id models
 	if page.More {
 		v.Older = string(address.Worker(id)) + "?after=" + page.End
 	}
-	found, err := c.Reads.Jobs.ByID(ctx, lo.Map(page.Items, func(a *models.Attempt, _ int) models.JobID { return a.JobID }))
+	found, err := c.Reads.Jobs.ByID(ctx, p, lo.Map(page.Items, func(a *models.Attempt, _ int) models.JobID { return a.JobID }))
 	if err != nil {
 		return nil, err
 	}
@@ -209,16 +209,16 @@ func actName(e *access.AuditEntry) string {
 	return e.Action
 }
 
-func (c *controller) drainAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return c.workerAskPage(w, r, "drain", "Drain", "It takes no more jobs. Its current job may run for 5 minutes.")
+func (c *controller) drainAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.workerAskPage(w, r, p, "drain", "Drain", "It takes no more jobs. Its current job may run for 5 minutes.")
 }
 
-func (c *controller) preemptAsk(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return c.workerAskPage(w, r, "preempt", "Preempt", "Its machine ends after 10 s of notice, as a cloud does with spot machines.")
+func (c *controller) preemptAsk(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return c.workerAskPage(w, r, p, "preempt", "Preempt", "Its machine ends after 10 s of notice, as a cloud does with spot machines.")
 }
 
-func (c *controller) workerAskPage(w http.ResponseWriter, r *http.Request, verb, label, effect string) error {
-	row, err := c.workerRow(r.Context(), workerID(r))
+func (c *controller) workerAskPage(w http.ResponseWriter, r *http.Request, p jobs.Principal, verb, label, effect string) error {
+	row, err := c.workerRow(r.Context(), p, workerID(r))
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (c *controller) readWorkflows(ctx context.Context, p jobs.Principal, q addr
 		return nil, err
 	}
 	v := &workflowList{Workflows: q}
-	if v.Rows, err = c.workflowRows(ctx, found.Items); err != nil {
+	if v.Rows, err = c.workflowRows(ctx, p, found.Items); err != nil {
 		return nil, err
 	}
 	if found.More {
@@ -102,11 +102,15 @@ func (c *controller) readWorkflows(ctx context.Context, p jobs.Principal, q addr
 	return v, nil
 }
 
-func (c *controller) workflowRows(ctx context.Context, found []*models.Workflow) (rows []workflowRow, err error) {
+func (c *controller) workflowRows(ctx context.Context, p jobs.Principal, found []*models.Workflow) (rows []workflowRow, err error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	counts, err := c.Reads.Workflows.Counts(ctx, lo.Map(found, func(w *models.Workflow, _ int) models.WorkflowID { return w.ID }))
+	edges, err := c.Reads.Workflows.Of(p, found...)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := edges.Counts(ctx)
 	if err != nil {
 		return nil, err
 	}

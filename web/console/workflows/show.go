@@ -178,32 +178,40 @@ func (c *controller) readWorkflow(ctx context.Context, p jobs.Principal, id mode
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.workflowRows(ctx, []*models.Workflow{found})
+	rows, err := c.workflowRows(ctx, p, []*models.Workflow{found})
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := c.Reads.Workflows.Nodes(ctx, []models.WorkflowID{id})
+	edges, err := c.Reads.Workflows.Of(p, found)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := edges.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ids := lo.Map(nodes, func(n *models.WorkflowNode, _ int) models.JobID { return n.JobID })
-	rowsOf, err := c.Reads.Jobs.ByID(ctx, ids)
+	rowsOf, err := c.Reads.Jobs.ByID(ctx, p, ids)
 	if err != nil {
 		return nil, err
 	}
 	byID := lo.KeyBy(rowsOf, func(j *models.Job) models.JobID { return j.ID })
-	var waiting []models.JobID
+	var waiting []*models.Job
 	for _, id := range ids {
 		if job := byID[id]; job != nil && job.Status.Waiting() && len(waiting) < NodesShown {
-			waiting = append(waiting, id)
+			waiting = append(waiting, job)
 		}
 	}
-	reasons, err := c.Reads.Jobs.WaitingFor(ctx, waiting)
+	held, err := c.Reads.Jobs.Of(p, waiting...)
+	if err != nil {
+		return nil, err
+	}
+	reasons, err := c.Reads.Jobs.WaitingFor(ctx, held)
 	if err != nil {
 		return nil, err
 	}
 	v := &workflowShow{workflowRow: rows[0]}
-	by, err := c.Reads.Workflows.Schedules(ctx, []models.WorkflowID{id})
+	by, err := edges.Schedules(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/features/webhook"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
@@ -99,7 +100,7 @@ func (s *stack) control(ctx context.Context) error {
 
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
-	deliverer := webhook.NewDeliverer(s.db, s.sealer, s.readers().Summaries, webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
+	deliverer := webhook.NewDeliverer(s.db, s.sealer, wire.New(s.readers()), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	deliverer.Observe = s.metrics.Webhook
 	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 

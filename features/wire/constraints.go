@@ -1,4 +1,4 @@
-package query
+package wire
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// Constraints is what REST says of which constraints a job has, and what they leave it.
-type Constraints struct {
+// ConstraintState is the constraints of a job, and what came of them so far.
+type ConstraintState struct {
 	MaxPreemptions  *int       `json:"max_preemptions,omitempty" doc:"After this number of preemptions, a run continues on on-demand capacity only."`
 	Preemptions     int        `json:"preemptions,omitempty" doc:"How often this run lost a spot worker."`
 	FinishBy        *time.Time `json:"finish_by,omitempty" doc:"Deadline for completion."`
@@ -16,9 +16,9 @@ type Constraints struct {
 	OnDemandOnly    bool       `json:"on_demand_only,omitempty" doc:"True if the job runs on on-demand capacity only now."`
 }
 
-// ConstraintsOf returns the constraints of a job.
-func ConstraintsOf(job *models.Job) Constraints {
-	return Constraints{
+// ConstraintStateOf returns the constraints of a job.
+func ConstraintStateOf(job *models.Job) ConstraintState {
+	return ConstraintState{
 		MaxPreemptions: job.MaxPreemptions, Preemptions: job.Preemptions, FinishBy: knownTime(job.FinishBy), Late: job.LateNow(),
 		MaxPricePerHour: job.MaxPricePerHour, OnDemandOnly: job.OnDemandOnly(),
 	}

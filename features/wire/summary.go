@@ -1,14 +1,13 @@
-package query
+package wire
 
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -42,10 +41,20 @@ type Summary struct {
 	CompletedAt          *time.Time   `json:"completed_at" doc:"When the job ended."`
 	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
-	Constraints
+	ConstraintState
 	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 	Given
+}
+
+// TimeSpent is a models.JobTime as REST shows it.
+type TimeSpent struct {
+	DelayedSeconds float64 `json:"delayed_seconds" doc:"Before it was due, and while it waited for other jobs or its inputs."`
+	QueuedSeconds  float64 `json:"queued_seconds" doc:"While it waited for a worker."`
+	PausedSeconds  float64 `json:"paused_seconds" doc:"While it was queued, and its queue paused or all starts halted."`
+	BackoffSeconds float64 `json:"backoff_seconds" doc:"Pauses between failures and their retries."`
+	HeldSeconds    float64 `json:"held_seconds" doc:"While workers held it, all attempts together."`
+	TotalSeconds   float64 `json:"total_seconds" doc:"The sum: from the begin of this run until now, or its end."`
 }
 
 // Given is what a client said of its own about a job. A job's deletion clears the metadata.
@@ -72,15 +81,22 @@ type Draft struct {
 
 // Summaries describes jobs and workflows as REST and webhooks show them.
 type Summaries struct {
-	Jobs      *Jobs
-	Workflows *Workflows
+	Jobs      *query.Jobs
+	Workflows *query.Workflows
+}
+
+// New returns the summaries of what these reads read.
+func New(reads *query.Reads) *Summaries {
+	return &Summaries{Jobs: reads.Jobs, Workflows: reads.Workflows}
 }
 
 // drafts returns what is said of those of the jobs that are drafts.
-func (r *Summaries) drafts(ctx context.Context, rows []*models.Job) (map[models.JobID]*Draft, error) {
+func (r *Summaries) drafts(ctx context.Context, p jobs.Principal, rows []*models.Job) (map[models.JobID]*Draft, error) {
 	all := map[models.JobID]*Draft{}
+	var drafts []*models.Job
 	for _, job := range rows {
 		if job.DraftSteps > 0 {
+			drafts = append(drafts, job)
 			all[job.ID] = &Draft{Steps: job.DraftSteps}
 			if !job.KeptUntil.IsZero() {
 				all[job.ID].KeptUntil = new(job.KeptUntil.UTC())
@@ -90,34 +106,43 @@ func (r *Summaries) drafts(ctx context.Context, rows []*models.Job) (map[models.
 	if len(all) == 0 {
 		return nil, nil
 	}
-	next, err := r.Jobs.Continuations(ctx, slices.Collect(maps.Keys(all)))
+	edges, err := r.Jobs.Of(p, drafts...)
+	if err != nil {
+		return nil, err
+	}
+	next, err := edges.Continuations(ctx)
 	for _, job := range next {
 		all[job.Continues].ContinuedBy = &job.ID
 	}
 	return all, err
 }
 
-// OfJobs describes jobs that the caller was shown before, in their order. Its links are
+// OfJobs describes jobs in their order, or returns NOT_FOUND if the caller may not see one of them. Its links are
 // valid for linkTTL (a minute to a day), and begin with base, the address at which the reader
 // reaches this server. It takes the same few statements for any number of jobs.
-func (r *Summaries) OfJobs(ctx context.Context, rows []*models.Job, base string, linkTTL time.Duration) ([]*Summary, error) {
-	results, err := r.results(ctx, rows)
+func (r *Summaries) OfJobs(ctx context.Context, p jobs.Principal, rows []*models.Job, base string,
+	linkTTL time.Duration) ([]*Summary, error) {
+	edges, err := r.Jobs.Of(p, rows...)
 	if err != nil {
 		return nil, err
 	}
-	previews, err := r.previews(ctx, rows)
+	outputs, err := edges.Outputs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	drafts, err := r.drafts(ctx, rows)
+	previews, err := r.previews(ctx, p, rows)
 	if err != nil {
 		return nil, err
 	}
-	estimates, err := r.Jobs.Estimates(ctx, rows)
+	drafts, err := r.drafts(ctx, p, rows)
 	if err != nil {
 		return nil, err
 	}
-	times, err := r.Jobs.Times(ctx, rows)
+	estimates, err := edges.Estimates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	times, err := edges.Times(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +155,13 @@ func (r *Summaries) OfJobs(ctx context.Context, rows []*models.Job, base string,
 			s.Time = new(TimeSpent(*t))
 		}
 		s.Draft, s.Continues = drafts[job.ID], job.Continues
-		if video := results[job.ID].video; video != nil {
+		if video := outputs[job.ID].Video; video != nil {
 			s.DurationSec = orElse(videoSeconds(video.Metadata), s.DurationSec)
 			if s.ResultURL, err = r.link(ctx, video, base, linkTTL); err != nil {
 				return nil, err
 			}
 		}
-		if still := results[job.ID].still; still != nil {
+		if still := outputs[job.ID].Still; still != nil {
 			if s.ThumbnailURL, err = r.link(ctx, still, base, linkTTL); err != nil {
 				return nil, err
 			}
@@ -161,39 +186,8 @@ func (r *Summaries) link(ctx context.Context, a *models.Artifact, base string, t
 	return new(link.At(base)), err
 }
 
-// result is a job's output: its video, and a still image of it.
-type result struct{ video, still *models.Artifact }
-
-func (r *Summaries) results(ctx context.Context, rows []*models.Job) (map[models.JobID]result, error) {
-	var ids []models.JobID
-	for _, job := range rows {
-		if job.ResultID != "" {
-			ids = append(ids, job.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	artifacts, err := models.ListArtifacts(ctx, r.Jobs.db, ids, models.ArtifactFinalVideo, models.ArtifactThumbnail)
-	if err != nil {
-		return nil, apierror.Wrap(err, "list results")
-	}
-	results := map[models.JobID]result{}
-	for _, a := range artifacts {
-		of := results[a.JobID]
-		switch a.Type {
-		case models.ArtifactFinalVideo:
-			of.video = a
-		case models.ArtifactThumbnail:
-			of.still = a
-		}
-		results[a.JobID] = of
-	}
-	return results, nil
-}
-
 // previews returns the newest pictures of the jobs that show one, by their ids.
-func (r *Summaries) previews(ctx context.Context, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
+func (r *Summaries) previews(ctx context.Context, p jobs.Principal, rows []*models.Job) (map[models.ArtifactID]*models.Artifact, error) {
 	var ids []models.ArtifactID
 	for _, job := range rows {
 		if job.PreviewID != "" && showsPreview(job) {
@@ -203,7 +197,7 @@ func (r *Summaries) previews(ctx context.Context, rows []*models.Job) (map[model
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := r.Jobs.Artifacts(ctx, ids)
+	found, err := r.Jobs.Artifacts(ctx, p, ids)
 	return lo.KeyBy(found, func(a *models.Artifact) models.ArtifactID { return a.ID }), err
 }
 
@@ -212,7 +206,7 @@ func summarize(job *models.Job) *Summary {
 		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent,
 		Phase:           strings.ToLower(string(job.Phase)),
 		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
-		Constraints: ConstraintsOf(job), Given: GivenOf(job),
+		ConstraintState: ConstraintStateOf(job), Given: GivenOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
 		DeletedAt: knownTime(job.DeletedAt),

@@ -1,4 +1,4 @@
-package query_test
+package wire_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/wire"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
@@ -16,7 +18,7 @@ import (
 // summary returns a job's current summary as clients read it.
 func summary(t *testing.T, s *jobstest.Stack, id models.JobID) map[string]any {
 	t.Helper()
-	all, err := s.Reads.Summaries.OfJobs(t.Context(), []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)
+	all, err := wire.New(s.Reads).OfJobs(t.Context(), jobs.Host, []*models.Job{s.Reload(t, id)}, s.Base, time.Hour)
 	require.NoError(t, err)
 	raw, err := json.Marshal(all[0])
 	require.NoError(t, err)
@@ -119,7 +121,7 @@ func TestSummarize(t *testing.T) {
 		count := &jobstest.QueryCount{}
 		s.ReadOver(s.DB.WithQueryHook(count))
 
-		all, err := s.Reads.Summaries.OfJobs(t.Context(), rows, s.Base, time.Hour)
+		all, err := wire.New(s.Reads).OfJobs(t.Context(), jobs.Host, rows, s.Base, time.Hour)
 
 		require.NoError(t, err)
 		require.Equal(t, int64(1), count.N.Load())
