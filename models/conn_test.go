@@ -34,7 +34,7 @@ func lone(t *testing.T, dsn string) *bun.DB {
 	return db
 }
 
-// renamed changes the phase of a locked job.
+// renamed returns the write of a new phase to a locked job.
 func renamed(job *models.Job) models.Writes {
 	is := *job
 	is.Phase += "!"

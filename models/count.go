@@ -20,8 +20,8 @@ type AccountCount struct {
 	Counted Counted `json:"-"`
 }
 
-// LineCount is how many queued jobs leave an account's place in a line, and the estimated GPU
-// seconds of those that are leased.
+// LineCount is the change of one account's counters in one line: Jobs queued jobs leave the line.
+// GPUSeconds is the estimate for those of them that are leased.
 type LineCount struct {
 	AccountID AccountID `json:"account_id"`
 	Line

@@ -129,7 +129,8 @@ type Job struct {
 	// a COMPLETED draft's preview and checkpoint are kept.
 	DraftSteps int       `bun:"draft_steps,nullzero" json:"draft_steps,omitzero"`
 	KeptUntil  time.Time `bun:"kept_until,nullzero" json:"kept_until,omitzero"`
-	// TakesID is the same for the drafts of one request with different seeds, or "".
+	// TakesID is shared by the drafts of one submitTakes, which differ in their seeds. It is ""
+	// for other jobs.
 	TakesID TakesID `bun:"takes_id" json:"takes_id"`
 	// Continues is the draft that the job continues, or "".
 	Continues JobID `bun:"continues" json:"continues"`

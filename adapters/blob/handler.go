@@ -98,8 +98,8 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	out := object.NewWriter(ctx)
 	out.ContentType = granted.contentType
 	out.SendCRC32C, out.CRC32C = true, granted.checksum
-	// A single request to the store. After the first of several, fake-gcs-server would forget
-	// the checksum, and it would keep the parts of an upload that broke off.
+	// Send everything in one request. With several, fake-gcs-server would forget the checksum
+	// after the first, and keep the parts of an interrupted upload.
 	out.ChunkSize = 0
 	body := &uploadBody{
 		from: r.Body, stallLimit: h.stallLimit, storeStalled: stalled,
@@ -124,8 +124,8 @@ const (
 	copyBytes = 32 << 10
 )
 
-// refuseStored refuses an upload to a key that is in use before its bytes are sent. This only
-// saves traffic: the write itself decides.
+// refuseStored checks that no object has the key, before the client sends the bytes of its upload.
+// This only saves traffic: the write itself decides.
 func (h *handler) refuseStored(ctx context.Context, key string) error {
 	_, err := h.store.attrs(ctx, key)
 	switch {

@@ -179,7 +179,7 @@ func answers(c child, address string) error {
 	return fmt.Errorf("nothing listens at %s", address)
 }
 
-// redisURL returns the address of the Redis behind a way.
+// redisURL returns the address of Redis at a host and port, which can be those of a proxy.
 func redisURL(host, password string) string {
 	u := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: host, Path: "/0"}
 	return u.String()

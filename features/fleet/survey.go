@@ -190,7 +190,8 @@ func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss lease.Los
 const clearGrace = time.Minute
 
 // clear deletes machines that no worker needs: their worker has ended or never had a row, or
-// another machine has the same id. trouble is what the provider refused.
+// another machine has the same id. trouble joins the errors of the machines that the provider did
+// not delete.
 func (s *Scaler) clear(ctx context.Context, p poolState, instances, seconds []Instance, now time.Time) (trouble, err error) {
 	idle, err := s.unneeded(ctx, p, instances, now)
 	if err != nil {

@@ -21,10 +21,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// An object is removed in two steps. First the transaction that removes its row
-// also dooms it: from then on nothing names it, and nothing ever will, since
-// keys are used once. Then DeleteObjects deletes it from the store, for as long
-// as that takes.
+// An object is removed in two steps. First, the transaction that removes its row also records its
+// key for deletion (models.DoomArtifacts). No row names the object from then on, since keys are
+// never used again. Then DeleteObjects deletes it from the store, and retries until that succeeds.
 
 const (
 	// supersededFor is how long a checkpoint stays after the second newer one was committed: a

@@ -296,7 +296,8 @@ func (c *control) lose(name string, answers int) {
 	c.losing[name] = answers
 }
 
-// breakStore has the store answer some requests differently.
+// breakStore makes storing see each request to the store first. storing may answer it or fail it.
+// If it returns neither a response nor an error, the store answers.
 func (c *control) breakStore(storing func(*http.Request) (*http.Response, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

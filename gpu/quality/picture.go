@@ -64,9 +64,10 @@ func (b *blocks) spread() (deviation, reach float64) {
 	return deviation, reach
 }
 
-// alike is how far a block may differ between two frames that show the same picture,
-// whose blocks have this reach: an encoder repairs the details of a still picture over
-// several frames. A slow change of a picture with little contrast must not pass for it.
+// alike returns the largest difference of a block between two frames that count as the same
+// picture. Frames of a still picture differ because an encoder repairs its details over several
+// frames. The limit grows with reach, see spread, so that a slow change of a picture with little
+// contrast counts as a change.
 func alike(reach float64) float64 { return min(4, max(0.9, reach/20)) }
 
 // alikeCell is how far a cell may differ: something small may move within a block.

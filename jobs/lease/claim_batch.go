@@ -82,8 +82,8 @@ func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) err
 	return nil
 }
 
-// next returns the first jobs of the first line that has any. A single search asks the index
-// first.
+// next returns the first jobs of the first line that has any. For a single search, it asks the ready
+// index before PostgreSQL.
 func (b *claimBatch) next(ctx context.Context, all []*search, queues []models.Queue, postgres bool) ([]jobs.ReadyJob, error) {
 	s := all[0]
 	accounts := s.reach.Accounts()

@@ -37,9 +37,9 @@ func updatesOf(t *testing.T, db *bun.DB) map[string]updates {
 	return of
 }
 
-// requireHOT asserts that nearly all of at least n updates of a table wrote no index. If an
-// index covered a column, all would write it. The tolerance is for parallel tests, whose
-// transactions keep dead rows in the page for a moment.
+// requireHOT asserts that a table had at least n updates, and that nearly all wrote no index. If an
+// index contained a column that they set, all would write it. The tolerance is for parallel tests,
+// whose transactions keep dead rows in the page for a moment.
 func requireHOT(t *testing.T, table string, before, after updates, n int) {
 	t.Helper()
 	all, hot := after.All-before.All, after.HOT-before.HOT

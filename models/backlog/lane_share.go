@@ -13,9 +13,9 @@ type LaneShare struct {
 	Lane      models.Tier      `bun:"lane"`
 	AccountID models.AccountID `bun:"account_id"`
 	Name      string           `bun:"name"`
-	// Weight is the account's weight. Share is its part of the weights of all accounts that have
-	// jobs waiting in the lane, from 0 to 1: that part of the starts it gets. It is 0 if none of
-	// its jobs waits there.
+	// Weight is the account's weight. Share is the part of the lane's starts that the account gets,
+	// from 0 to 1: its weight divided by the weights of all accounts with jobs that wait in the
+	// lane. It is 0 if none of its own jobs waits there.
 	Weight float64 `bun:"weight"`
 	Share  float64 `bun:"share"`
 	// Queued counts its waiting jobs in the lane, and Promoted those among them that came from a

@@ -11,7 +11,8 @@ import (
 // OpenRun is a slot that is PENDING, or whose job or workflow has not ended.
 type OpenRun struct {
 	At time.Time `bun:"slot"`
-	// JobID and WorkflowID are empty while the slot is PENDING. Then Wait is until it is next due.
+	// JobID and WorkflowID are empty while the slot is PENDING. Wait is the time until a PENDING
+	// slot is next due; it is negative if that has passed, and 0 for other slots.
 	JobID      models.JobID      `bun:"job_id"`
 	WorkflowID models.WorkflowID `bun:"workflow_id"`
 	Wait       time.Duration     `bun:"wait"`
