@@ -44,8 +44,9 @@ type running struct {
 	Pass
 	claim Claim
 
-	mu  sync.Mutex
-	log periodic.Log
+	mu   sync.Mutex
+	next time.Time // when the period ends that was claimed last, by this process or another
+	log  periodic.Log
 }
 
 func newPeriodic(sender sender, claim Claim, passes []Pass) *ticks {
@@ -103,18 +104,25 @@ func (p *ticks) send(ctx context.Context, pass *running, begin time.Time) {
 func (r *running) message() string { return "pass:" + r.Name }
 
 // try runs the pass if this process claims the period, and returns when the next period
-// begins. It does not start a pass that is already running here.
+// begins. It does not start a pass that is already running here, and does not ask for a period
+// again: once a claim was answered, the period has an owner.
 func (r *running) try(ctx context.Context) (next time.Time) {
 	now := time.Now()
 	if !r.mu.TryLock() {
 		return now.Add(r.Every)
 	}
 	defer r.mu.Unlock()
+	if now.Before(r.next) {
+		return r.next
+	}
 	mine, left, err := r.claim(ctx, r.Name, r.Every)
 	next = now.Add(left)
 	if err != nil {
 		next = now.Add(r.Every / 2)
-	} else if mine {
+	} else {
+		r.next = next
+	}
+	if mine {
 		ctx, cancel := context.WithTimeout(ctx, passTimeout)
 		defer cancel()
 		began := time.Now()

@@ -137,6 +137,38 @@ func TestPass(t *testing.T) {
 		require.Fail(t, "asynq never had its turn")
 	})
 
+	t.Run("AsksForEachPeriodOnce", func(t *testing.T) {
+		t.Parallel()
+
+		claim, ran := claims(t), make(chan struct{}, 100)
+		var ends time.Time // of the period that was asked for last
+		var early []time.Duration
+		watched := func(ctx context.Context, name string, every time.Duration) (bool, time.Duration, error) {
+			if name != "count" {
+				return claim(ctx, name, every)
+			}
+			now := time.Now()
+			if now.Before(ends.Add(-every / 10)) {
+				early = append(early, ends.Sub(now))
+			}
+			mine, left, err := claim(ctx, name, every)
+			ends = now.Add(left)
+			return mine, left, err
+		}
+		run(t, tasks.Config{Redis: database(t, 10), Ready: nothing, Claim: watched, Passes: []tasks.Pass{
+			{Name: "count", Every: 2 * tick, Run: func(context.Context) error {
+				if len(early) == 0 {
+					ran <- struct{}{}
+				}
+				return nil
+			}},
+		}})
+
+		for range 6 {
+			receive(t, ran)
+		}
+	})
+
 	t.Run("RunsAgainAfterAFailure", func(t *testing.T) {
 		t.Parallel()
 
