@@ -155,7 +155,7 @@ func TestPass(t *testing.T) {
 			ends = now.Add(left)
 			return mine, left, err
 		}
-		run(t, tasks.Config{Redis: database(t, 10), Ready: nothing, Claim: watched, Passes: []tasks.Pass{
+		run(t, tasks.Config{Redis: database(t, 13), Ready: nothing, Claim: watched, Passes: []tasks.Pass{
 			{Name: "count", Every: 2 * tick, Run: func(context.Context) error {
 				if len(early) == 0 {
 					ran <- struct{}{}
