@@ -29,14 +29,14 @@ type ScheduleResolver interface {
 	Workflow(ctx context.Context, obj *schedules.Schedule) (*schedules.Schedule, error)
 
 	Upcoming(ctx context.Context, obj *schedules.Schedule, n *int) ([]*time.Time, error)
-	Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.ScheduleSlot, error)
+	Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.Slot, error)
 	SlotsBetween(ctx context.Context, obj *schedules.Schedule, from time.Time, to time.Time, maxFires *int) ([]*time.Time, error)
 	Jobs(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*JobConnection, error)
 	Workflows(ctx context.Context, obj *schedules.Schedule, first *int, after *string) (*Connection[models.Workflow], error)
 }
 type ScheduleSlotResolver interface {
-	Job(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Job, error)
-	Workflow(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Workflow, error)
+	Job(ctx context.Context, obj *schedules.Slot) (*models.Job, error)
+	Workflow(ctx context.Context, obj *schedules.Slot) (*models.Workflow, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -868,8 +868,8 @@ func (ec *executionContext) _Schedule_slots(ctx context.Context, field graphql.C
 			return ec.Resolvers.Schedule().Slots(ctx, obj, fc.Args["first"].(*int))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.Slot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -1150,7 +1150,7 @@ func (ec *executionContext) fieldContext_ScheduleEdge_node(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_at(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_at(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1173,7 +1173,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_at(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_cause(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_cause(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1196,7 +1196,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_cause(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type SlotCause does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_state(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_state(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1219,7 +1219,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_state(_ context.Context, f
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type SlotState does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_reason(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_reason(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1242,7 +1242,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_reason(_ context.Context, 
 	return graphql.NewScalarFieldContext("ScheduleSlot", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ScheduleSlot_job(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_job(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1274,7 +1274,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_job(_ context.Context, fie
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_workflow(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_workflow(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -1306,7 +1306,7 @@ func (ec *executionContext) fieldContext_ScheduleSlot_workflow(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _ScheduleSlot_endedAt(ctx context.Context, field graphql.CollectedField, obj *schedules.ScheduleSlot) (ret graphql.Marshaler) {
+func (ec *executionContext) _ScheduleSlot_endedAt(ctx context.Context, field graphql.CollectedField, obj *schedules.Slot) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -2205,7 +2205,7 @@ func (ec *executionContext) _ScheduleEdge(ctx context.Context, sel ast.Selection
 
 var scheduleSlotImplementors = []string{"ScheduleSlot"}
 
-func (ec *executionContext) _ScheduleSlot(ctx context.Context, sel ast.SelectionSet, obj *schedules.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) _ScheduleSlot(ctx context.Context, sel ast.SelectionSet, obj *schedules.Slot) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, scheduleSlotImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -2556,11 +2556,11 @@ func (ec *executionContext) unmarshalNScheduleInput2githubᚗcomᚋreelayᚋreel
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx context.Context, sel ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotᚄ(ctx context.Context, sel ast.SelectionSet, v []*schedules.Slot) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx, sel, v[i])
+		return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlot(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -2572,7 +2572,7 @@ func (ec *executionContext) marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋr
 	return ret
 }
 
-func (ec *executionContext) marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx context.Context, sel ast.SelectionSet, v *schedules.ScheduleSlot) graphql.Marshaler {
+func (ec *executionContext) marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlot(ctx context.Context, sel ast.SelectionSet, v *schedules.Slot) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

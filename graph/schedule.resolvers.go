@@ -40,11 +40,11 @@ func (r *mutationResolver) ResumeSchedule(ctx context.Context, id string) (*sche
 	return r.Schedules.Resume(ctx, principal(ctx), models.ScheduleID(id))
 }
 
-func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*schedules.ScheduleSlot, error) {
+func (r *mutationResolver) FireSchedule(ctx context.Context, id string) (*schedules.Slot, error) {
 	return r.Schedules.FireNow(ctx, principal(ctx), models.ScheduleID(id), time.Time{})
 }
 
-func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.ScheduleSlot, error) {
+func (r *mutationResolver) FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.Slot, error) {
 	past := schedule.Backfill{From: from, To: to, MaxFires: valueOr(maxFires, 0), PerMinute: valueOr(perMinute, 0)}
 	return r.Schedules.FireSlots(ctx, principal(ctx), models.ScheduleID(id), past)
 }
@@ -85,7 +85,7 @@ func (r *scheduleResolver) Upcoming(ctx context.Context, obj *schedules.Schedule
 	return pointers(slots), err
 }
 
-func (r *scheduleResolver) Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.ScheduleSlot, error) {
+func (r *scheduleResolver) Slots(ctx context.Context, obj *schedules.Schedule, first *int) ([]*schedules.Slot, error) {
 	return r.Schedules.Recent(ctx, obj, valueOr(first, 0))
 }
 
@@ -108,11 +108,11 @@ func (r *scheduleResolver) Workflows(ctx context.Context, obj *schedules.Schedul
 	return connected(r.Resolver.Workflows.List(ctx, principal(ctx), only, pageOf(first, after)))
 }
 
-func (r *scheduleSlotResolver) Job(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Job, error) {
+func (r *scheduleSlotResolver) Job(ctx context.Context, obj *schedules.Slot) (*models.Job, error) {
 	return load(ctx).Jobs.Load(ctx, obj.JobID)
 }
 
-func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *schedules.ScheduleSlot) (*models.Workflow, error) {
+func (r *scheduleSlotResolver) Workflow(ctx context.Context, obj *schedules.Slot) (*models.Workflow, error) {
 	return load(ctx).Workflows.Load(ctx, obj.WorkflowID)
 }
 

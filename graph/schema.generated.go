@@ -93,8 +93,8 @@ type MutationResolver interface {
 	ApplySchedule(ctx context.Context, input schedule.Input) (*schedules.Schedule, error)
 	PauseSchedule(ctx context.Context, id string, reason *string) (*schedules.Schedule, error)
 	ResumeSchedule(ctx context.Context, id string) (*schedules.Schedule, error)
-	FireSchedule(ctx context.Context, id string) (*schedules.ScheduleSlot, error)
-	FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.ScheduleSlot, error)
+	FireSchedule(ctx context.Context, id string) (*schedules.Slot, error)
+	FireSlots(ctx context.Context, id string, from time.Time, to time.Time, maxFires *int, perMinute *int) ([]*schedules.Slot, error)
 	DeleteSchedule(ctx context.Context, id string) (string, error)
 	SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*joblist.SavedView, error)
 	DeleteView(ctx context.Context, id string) (string, error)
@@ -6090,11 +6090,11 @@ func (ec *executionContext) _Mutation_fireSchedule(ctx context.Context, field gr
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal *schedules.ScheduleSlot
+					var zeroVal *schedules.Slot
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal *schedules.ScheduleSlot
+					var zeroVal *schedules.Slot
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6103,8 +6103,8 @@ func (ec *executionContext) _Mutation_fireSchedule(ctx context.Context, field gr
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v *schedules.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlot(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *schedules.Slot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlot(ctx, selections, v)
 		},
 		true,
 		true,
@@ -6152,11 +6152,11 @@ func (ec *executionContext) _Mutation_fireSlots(ctx context.Context, field graph
 			directive1 := func(ctx context.Context) (any, error) {
 				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
 				if err != nil {
-					var zeroVal []*schedules.ScheduleSlot
+					var zeroVal []*schedules.Slot
 					return zeroVal, err
 				}
 				if ec.Directives.Auth == nil {
-					var zeroVal []*schedules.ScheduleSlot
+					var zeroVal []*schedules.Slot
 					return zeroVal, errors.New("directive auth is not implemented")
 				}
 				return ec.Directives.Auth(ctx, nil, directive0, role)
@@ -6165,8 +6165,8 @@ func (ec *executionContext) _Mutation_fireSlots(ctx context.Context, field graph
 			next = directive1
 			return next
 		},
-		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.ScheduleSlot) graphql.Marshaler {
-			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐScheduleSlotᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []*schedules.Slot) graphql.Marshaler {
+			return ec.marshalNScheduleSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋschedulesᚐSlotᚄ(ctx, selections, v)
 		},
 		true,
 		true,

@@ -105,8 +105,9 @@ func TestStatementsOfPools(t *testing.T) {
 	a := newBatchingAPI(t)
 	statements := countReads(t, a.Stack)
 	grow := func(name string) {
-		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{Name: name, Provider: "local", CapacityClass: models.CapacitySpot,
-			Models: []string{"testcard"}, MaxWorkers: 1}}
+		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{Name: name, Provider: "local",
+			CapacityClass: models.CapacitySpot,
+			Models:        []string{"testcard"}, MaxWorkers: 1}}
 		require.NoError(t, capacity.UpsertPool(t.Context(), a.DB, pool))
 		a.Exec(t, "UPDATE pools SET price_source = 'feed', quoted_usd = 0.4, quote_stale_at = now() - interval '1 h'")
 		require.NoError(t, capacity.RecordPrices(t.Context(), a.DB))

@@ -405,7 +405,8 @@ func ShareStates(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err
 // EditJobParams writes the params of a job's next run, and the version of the model that they
 // were validated with.
 func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage, modelVersion int) error {
-	return postgres.MustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion, id).Exec(ctx))
+	return postgres.MustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion,
+		id).Exec(ctx))
 }
 
 // ListExpiringJobs returns jobs that were not started by their deadline, the longest overdue

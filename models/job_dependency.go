@@ -39,7 +39,8 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 		jobs[i], on[i], policies[i] = row.JobID, row.DependsOn, row.OnFailure
 	}
 	_, err := tx.NewRaw(`INSERT INTO job_dependencies (job_id, depends_on, on_failure)
-		SELECT * FROM unnest(?::uuid[], ?::uuid[], ?::text[])`, postgres.UUIDArray(jobs), postgres.UUIDArray(on), postgres.TextArray(policies)).Exec(ctx)
+		SELECT * FROM unnest(?::uuid[], ?::uuid[], ?::text[])`, postgres.UUIDArray(jobs), postgres.UUIDArray(on),
+		postgres.TextArray(policies)).Exec(ctx)
 	return err
 }
 

@@ -95,7 +95,8 @@ func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int)
 		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
 		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
 		ORDER BY e.job_id, e.seq`,
-		postgres.UUIDArray(postgres.Column(from, func(f JobHead) JobID { return f.ID })), pgdialect.Array(postgres.Column(from, func(f JobHead) int { return f.EventSeq })),
+		postgres.UUIDArray(postgres.Column(from, func(f JobHead) JobID { return f.ID })),
+		pgdialect.Array(postgres.Column(from, func(f JobHead) int { return f.EventSeq })),
 		limit).Scan(ctx, &events)
 	found := make(map[JobID][]*JobEvent, len(from))
 	for _, e := range events {

@@ -36,7 +36,8 @@ func DropSources(ctx context.Context, tx bun.Tx, job JobID) error {
 
 // ListSources returns what these jobs take from others, by job.
 func ListSources(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobSource, err error) {
-	err = db.NewRaw("SELECT * FROM job_sources WHERE job_id = ANY(?::uuid[]) ORDER BY job_id, source_id", postgres.UUIDArray(jobs)).Scan(ctx, &found)
+	err = db.NewRaw("SELECT * FROM job_sources WHERE job_id = ANY(?::uuid[]) ORDER BY job_id, source_id", postgres.UUIDArray(jobs)).Scan(ctx,
+		&found)
 	return found, err
 }
 
@@ -132,7 +133,8 @@ func ListInputFiles(ctx context.Context, db bun.IDB, jobs []JobID) (found []*Inp
 
 // HasThumbnails returns those of these jobs that have a thumbnail.
 func HasThumbnails(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobID, err error) {
-	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'", postgres.UUIDArray(jobs)).Scan(ctx,
+	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'",
+		postgres.UUIDArray(jobs)).Scan(ctx,
 		&found)
 	return found, err
 }

@@ -87,7 +87,8 @@ func ClaimRetriedVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, wit
 				ORDER BY retries >= c.retry, created_at DESC, job_id DESC LIMIT 1) f) found
 		WHERE v.job_id = found.job_id
 		RETURNING v.job_id, v.digest`,
-		digestArray(claims), pgdialect.Array(postgres.Column(claims, func(c VideoClaim) int { return c.Retry })), within.Seconds()).Scan(ctx, &claimed)
+		digestArray(claims), pgdialect.Array(postgres.Column(claims, func(c VideoClaim) int { return c.Retry })), within.Seconds()).Scan(ctx,
+		&claimed)
 	return claimed, err
 }
 
@@ -109,7 +110,8 @@ func ClaimOvertakenVideos(ctx context.Context, tx bun.Tx, claims []VideoClaim, w
 				ORDER BY created_at, job_id LIMIT 1) f) found
 		WHERE v.job_id = found.job_id
 		RETURNING v.job_id, v.digest`,
-		digestArray(claims), postgres.FloatArray(postgres.Column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })), within.Seconds()).Scan(ctx,
+		digestArray(claims), postgres.FloatArray(postgres.Column(claims, func(c VideoClaim) float64 { return c.Age.Seconds() })),
+		within.Seconds()).Scan(ctx,
 		&claimed)
 	return claimed, err
 }

@@ -45,7 +45,8 @@ func ListGPUs(ctx context.Context, db bun.IDB, workers []WorkerID) ([]*GPUState,
 		GPUs      json.RawMessage `bun:"gpus"`
 		SampledAt time.Time       `bun:"sampled_at"`
 	}
-	err := db.NewRaw("SELECT worker_id, gpus, sampled_at FROM worker_gpus WHERE worker_id = ANY (?::uuid[])", postgres.UUIDArray(workers)).Scan(ctx,
+	err := db.NewRaw("SELECT worker_id, gpus, sampled_at FROM worker_gpus WHERE worker_id = ANY (?::uuid[])",
+		postgres.UUIDArray(workers)).Scan(ctx,
 		&rows)
 	if err != nil {
 		return nil, err

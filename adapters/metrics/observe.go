@@ -239,7 +239,7 @@ func newSlots() slots {
 }
 
 // Slot counts a slot of a schedule that ended, and by how much it missed its time.
-func (m *Metrics) Slot(slot *schedules.ScheduleSlot, lag time.Duration) {
+func (m *Metrics) Slot(slot *schedules.Slot, lag time.Duration) {
 	m.slots.ended.WithLabelValues(string(slot.State), string(slot.Cause)).Inc()
 	if slot.LeftOut != "" {
 		m.slots.left.WithLabelValues(string(slot.LeftOut)).Inc()

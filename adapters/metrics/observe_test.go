@@ -122,9 +122,10 @@ func TestSlot(t *testing.T) {
 	t.Parallel()
 
 	m := New(Sources{Queues: none})
-	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotFired, Cause: schedules.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
-	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotFired, Cause: schedules.SlotCatchUp, Tier: models.TierPro}, time.Hour)
-	m.Slot(&schedules.ScheduleSlot{State: schedules.SlotRefused, Cause: schedules.SlotCron, Tier: models.TierPro, LeftOut: schedules.LeftGivenUp},
+	m.Slot(&schedules.Slot{State: schedules.SlotFired, Cause: schedules.SlotCron, Tier: models.TierPro}, 400*time.Millisecond)
+	m.Slot(&schedules.Slot{State: schedules.SlotFired, Cause: schedules.SlotCatchUp, Tier: models.TierPro}, time.Hour)
+	m.Slot(&schedules.Slot{State: schedules.SlotRefused, Cause: schedules.SlotCron, Tier: models.TierPro,
+		LeftOut: schedules.LeftGivenUp},
 		time.Minute)
 
 	require.Subset(t, scrape(t, m), []string{

@@ -19,7 +19,8 @@ func TestPools(t *testing.T) {
 
 		m := New(Sources{Queues: none, Pools: func(context.Context) ([]*query.PoolStatus, error) {
 			return []*query.PoolStatus{{Pool: &capacity.Pool{
-				PoolSpec: capacity.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4, PoolBackoff: capacity.PoolBackoff{Refusals: 2},
+				PoolSpec: capacity.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4,
+				PoolBackoff: capacity.PoolBackoff{Refusals: 2},
 				PoolTrouble: capacity.PoolTrouble{ProviderProblem: "down"},
 			}, Booting: 1, Busy: 2, Draining: 1, ModelLoads: []estimate.LoadTime{{Model: "wan", LoadSeconds: 42, FetchSeconds: 180}}}}, nil
 		}})

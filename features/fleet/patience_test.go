@@ -75,7 +75,8 @@ func TestPlanOfPrices(t *testing.T) {
 			quoted(0.3)(p)
 			p.MaxPricePerHourUSD = 0.29
 		}, queue: few, want: [2]int{0, 1}, reason: "8 waiting jobs need 1 worker."},
-		"TheDearPoolIsAboveItsLimit": {cheap: func(p *capacity.Pool) { p.Models = nil }, dear: func(p *capacity.Pool) { p.MaxPricePerHourUSD = 0.5 },
+		"TheDearPoolIsAboveItsLimit": {cheap: func(p *capacity.Pool) { p.Models = nil },
+			dear:  func(p *capacity.Pool) { p.MaxPricePerHourUSD = 0.5 },
 			queue: queueOf("PRO", "m", 8, 8*60),
 			idle:  []models.WorkerStatus{busy}, want: [2]int{0, 1},
 			reason: "8 waiting and 1 running job need 5 workers; its price of $0.9 per hour is above its limit of $0.5."},

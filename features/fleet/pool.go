@@ -106,7 +106,8 @@ func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, 
 
 // UpdateIf is Update on the condition that the pool has not changed since the caller read it: seen
 // is its Version at that time. Otherwise it returns CONFLICT.
-func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string, spec capacity.PoolSpec) (*capacity.Pool, error) {
+func (s *Pools) UpdateIf(ctx context.Context, p jobs.Principal, id models.PoolID, seen string,
+	spec capacity.PoolSpec) (*capacity.Pool, error) {
 	return s.replace(ctx, p, id, spec, func(pool *capacity.Pool) error {
 		if pool.Version() != seen {
 			return apierror.Conflict("The pool %s changed since you read it. Read it again, and repeat your change.", pool.Name)

@@ -89,8 +89,8 @@ type decision struct {
 	use       map[models.AccountID]*schedules.SlotUse
 	schedules []*schedules.Schedule // whose plans change
 	by        map[models.ScheduleID]*schedules.Schedule
-	slots     []*schedules.ScheduleSlot
-	written   []*schedules.ScheduleSlot
+	slots     []*schedules.Slot
+	written   []*schedules.Slot
 	more      bool // there may be more schedules that are due
 }
 
@@ -183,7 +183,7 @@ func plan(s *schedules.Schedule, times cron.Times) {
 // them, and until when all slots are decided with them. Slots that the rule leaves out and that follow each
 // other have one row, of the first of them. A slot of which the jitter has not ended has a row only if a
 // later one is due: it is due when it ends.
-func dueSlots(s *schedules.Schedule, times cron.Times, now time.Time, most int) (slots []*schedules.ScheduleSlot, until time.Time) {
+func dueSlots(s *schedules.Schedule, times cron.Times, now time.Time, most int) (slots []*schedules.Slot, until time.Time) {
 	var (
 		reach  = time.Duration(s.JitterSeconds) * time.Second
 		missed = now.Add(-late)
@@ -208,7 +208,7 @@ func dueSlots(s *schedules.Schedule, times cron.Times, now time.Time, most int) 
 		rows.leave(left, from)
 	}
 	until = from
-	var jittered []*schedules.ScheduleSlot
+	var jittered []*schedules.Slot
 	for slot := times.Next(from); !slot.IsZero() && !slot.After(now) && len(rows.slots) < most; slot = times.Next(slot) {
 		fires := slot.Add(jitter(s, slot))
 		if fires.After(now) {
@@ -245,7 +245,7 @@ func lastDue(s *schedules.Schedule, times cron.Times, now, after time.Time) (las
 // settle returns the slots of a schedule that lie before a change of its times, or the end of its pause:
 // a slot of which the jitter has not ended keeps its time, and those that passed during the pause are
 // left out. All until now are decided with them.
-func settle(s *schedules.Schedule, times cron.Times, now time.Time) (slots []*schedules.ScheduleSlot) {
+func settle(s *schedules.Schedule, times cron.Times, now time.Time) (slots []*schedules.Slot) {
 	from, rest := s.DecidedUntil, rows{s: s, now: now, why: schedules.LeftPaused, reason: "the schedule was paused"}
 	if !s.Paused() {
 		rest.why, rest.reason = schedules.LeftChanged, "the times of the schedule were changed before it was decided"
@@ -274,7 +274,7 @@ type rows struct {
 	now    time.Time
 	why    schedules.LeftOut
 	reason string
-	slots  []*schedules.ScheduleSlot
+	slots  []*schedules.Slot
 }
 
 // leave leaves out the slots from the first until the last.
@@ -287,7 +287,7 @@ func (r *rows) leave(first, last time.Time) {
 	if last.After(first) {
 		reason += fmt.Sprintf("; so are the slots until %s", text.Moment(last.UTC(), r.now))
 	}
-	r.slots = append(r.slots, &schedules.ScheduleSlot{
+	r.slots = append(r.slots, &schedules.Slot{
 		ScheduleID: r.s.ID, AccountID: r.s.AccountID, At: first, Cause: schedules.SlotCron, State: schedules.SlotSkipped, Tier: r.s.Tier,
 		Reason: reason, LeftOut: r.why, EndedAt: r.now,
 	})
@@ -309,8 +309,8 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 
 func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
-func pending(s *schedules.Schedule, slot, fires, now time.Time) *schedules.ScheduleSlot {
-	row := &schedules.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: schedules.SlotCron, State: schedules.SlotPending,
+func pending(s *schedules.Schedule, slot, fires, now time.Time) *schedules.Slot {
+	row := &schedules.Slot{ScheduleID: s.ID, AccountID: s.AccountID, At: slot, Cause: schedules.SlotCron, State: schedules.SlotPending,
 		Tier: s.Tier, DueAt: fires}
 	if fires.Before(now.Add(-late)) {
 		rank := slices.Index(models.Tiers, s.Tier)

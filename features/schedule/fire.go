@@ -31,7 +31,7 @@ type Runner struct {
 	Sealer    *seal.Sealer
 	// Observe receives each slot that has ended, if it is not nil, and how much later than its
 	// time, with the jitter.
-	Observe func(slot *schedules.ScheduleSlot, lag time.Duration)
+	Observe func(slot *schedules.Slot, lag time.Duration)
 }
 
 const (
@@ -70,7 +70,7 @@ func (r *Runner) Forget(ctx context.Context) (int, error) {
 }
 
 // fire submits what a pending slot stands for, and reports whether the slot has ended.
-func (r *Runner) fire(ctx context.Context, slot *schedules.ScheduleSlot) (bool, error) {
+func (r *Runner) fire(ctx context.Context, slot *schedules.Slot) (bool, error) {
 	s, err := schedules.GetSchedule(ctx, r.DB, slot.ScheduleID)
 	if errors.Is(err, sql.ErrNoRows) { // its slots are gone, too
 		return false, nil
@@ -99,7 +99,7 @@ func (r *Runner) fire(ctx context.Context, slot *schedules.ScheduleSlot) (bool, 
 
 // submit submits the request of a schedule for a slot. The key makes it unique, also if two
 // processes submit it.
-func (r *Runner) submit(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) error {
+func (r *Runner) submit(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) error {
 	request, err := r.RequestOf(ctx, s)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (r *Runner) submit(ctx context.Context, s *schedules.Schedule, slot *schedu
 
 // submitted ends a slot that another process submitted and has not ended, since it is slow or was
 // killed, whatever became of the schedule since. It reports whether one did.
-func (r *Runner) submitted(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (bool, error) {
+func (r *Runner) submitted(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) (bool, error) {
 	if s.Workflow != "" {
 		found, err := models.FindWorkflowByKey(ctx, r.DB, s.AccountID, key(slot))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -149,13 +149,13 @@ func submitter(s *schedules.Schedule) jobs.Principal {
 }
 
 // key is the idempotency key of what a slot submits.
-func key(slot *schedules.ScheduleSlot) string {
+func key(slot *schedules.Slot) string {
 	return fmt.Sprintf("%s/%s", slot.ScheduleID, slot.At.UTC().Format(time.RFC3339Nano))
 }
 
 // clear applies the rules of a pause and of overlaps. It reports whether the slot may fire now.
 // If not, the slot has ended, or waits for the one before it.
-func (r *Runner) clear(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (clear, ended bool, err error) {
+func (r *Runner) clear(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) (clear, ended bool, err error) {
 	switch {
 	case timed(slot) && s.Paused():
 		ended, err = r.leave(ctx, s, slot, schedules.LeftPaused, "the schedule was paused")
@@ -196,7 +196,7 @@ func (r *Runner) clear(ctx context.Context, s *schedules.Schedule, slot *schedul
 
 // clearBackfill reports whether a slot of a backfill may fire now: the slots of a schedule whose runs are
 // not to overlap fire one after the other, and wait for what its times submit.
-func (r *Runner) clearBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (bool, error) {
+func (r *Runner) clearBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) (bool, error) {
 	before, err := schedules.CountEarlierBackfills(ctx, r.DB, s.ID, slot.At)
 	if err != nil {
 		return false, err
@@ -220,7 +220,7 @@ func (r *Runner) clearBackfill(ctx context.Context, s *schedules.Schedule, slot 
 // besideBackfill reports whether a slot that is not one of a backfill may fire now with respect to
 // backfills. A run of the present neither ends nor is left out because of one: it waits. A fire by hand
 // does not wait.
-func (r *Runner) besideBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (clear, ended bool, err error) {
+func (r *Runner) besideBackfill(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) (clear, ended bool, err error) {
 	open, err := schedules.ListOpenBackfills(ctx, r.DB, s.ID, maxOpenRuns)
 	if err != nil || len(open) == 0 {
 		return err == nil, false, err
@@ -257,14 +257,14 @@ func (r *Runner) cancel(ctx context.Context, s *schedules.Schedule, run schedule
 }
 
 // timed reports whether a slot fires because of its time, not by hand.
-func timed(slot *schedules.ScheduleSlot) bool {
+func timed(slot *schedules.Slot) bool {
 	return slot.Cause == schedules.SlotCron || slot.Cause == schedules.SlotCatchUp
 }
 
 // end writes the final state of a slot, and reports whether it did: another process may have ended
 // it before.
-func (r *Runner) end(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, state schedules.SlotState, reason string) (bool,
-	error) {
+func (r *Runner) end(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot, state schedules.SlotState,
+	reason string) (bool, error) {
 	slot.State, slot.Reason = state, reason
 	ended, err := schedules.EndSlot(ctx, r.DB, slot)
 	if ended {
@@ -274,8 +274,8 @@ func (r *Runner) end(ctx context.Context, s *schedules.Schedule, slot *schedules
 }
 
 // leave is end for a slot that is left out.
-func (r *Runner) leave(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, why schedules.LeftOut, reason string) (bool,
-	error) {
+func (r *Runner) leave(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot, why schedules.LeftOut,
+	reason string) (bool, error) {
 	slot.LeftOut = why
 	state := schedules.SlotSkipped
 	if why == schedules.LeftRefused || why == schedules.LeftGivenUp {
@@ -284,14 +284,14 @@ func (r *Runner) leave(ctx context.Context, s *schedules.Schedule, slot *schedul
 	return r.end(ctx, s, slot, state, reason)
 }
 
-func (r *Runner) observe(s *schedules.Schedule, slot *schedules.ScheduleSlot) {
+func (r *Runner) observe(s *schedules.Schedule, slot *schedules.Slot) {
 	if r.Observe != nil {
 		r.Observe(slot, slot.EndedAt.Sub(slot.At)-jitter(s, slot.At))
 	}
 }
 
 // refused ends a slot whose request was refused, or lets it wait if the refusal is about now only.
-func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, why *apierror.Error) (bool, error) {
+func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot, why *apierror.Error) (bool, error) {
 	switch why.Code {
 	case apierror.CodeIdempotencyConflict: // what the schedule submitted before it was changed is there by now
 		if known, err := r.submitted(ctx, s, slot); err != nil || known {
@@ -310,7 +310,8 @@ func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *sched
 			slot.Reason = why.Message
 			return false, schedules.DelaySlot(ctx, r.DB, slot, min(wait<<min(max(slot.Tries-1, 0), 6), maxRefusedWait))
 		case slot.Cause != schedules.SlotTrigger:
-			return r.leave(ctx, s, slot, schedules.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message, text.Count(slot.Tries, "attempt"),
+			return r.leave(ctx, s, slot, schedules.LeftGivenUp, fmt.Sprintf("%s Given up after %s: %s.", why.Message,
+				text.Count(slot.Tries, "attempt"),
 				gaveUp))
 		}
 	}
@@ -319,7 +320,7 @@ func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *sched
 
 // givesUp returns why a slot that cannot be submitted now is not tried again, by the rule for late slots, or
 // "". Thus the waiting slots of a full account stay few.
-func (r *Runner) givesUp(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot) (string, error) {
+func (r *Runner) givesUp(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot) (string, error) {
 	now, err := postgres.Now(ctx, r.DB)
 	if err != nil {
 		return "", err
@@ -345,7 +346,7 @@ func (r *Runner) givesUp(ctx context.Context, s *schedules.Schedule, slot *sched
 }
 
 // failed ends a slot that failed too often because of internal errors.
-func (r *Runner) failed(ctx context.Context, s *schedules.Schedule, slot *schedules.ScheduleSlot, err error) (bool, error) {
+func (r *Runner) failed(ctx context.Context, s *schedules.Schedule, slot *schedules.Slot, err error) (bool, error) {
 	if slot.Tries < maxTries || postgres.IsOutage(err) || ctx.Err() != nil {
 		return false, err
 	}

@@ -102,7 +102,7 @@ func TestLimits(t *testing.T) {
 		news := c.create(t, seconds("news", 2, schedules.CatchUpCoalesce))
 		var mu sync.Mutex
 		given := map[schedules.LeftOut]int{}
-		c.runner.Observe = func(slot *schedules.ScheduleSlot, _ time.Duration) {
+		c.runner.Observe = func(slot *schedules.Slot, _ time.Duration) {
 			mu.Lock()
 			given[slot.LeftOut]++
 			mu.Unlock()

@@ -44,7 +44,7 @@ const MaxSlots = 200
 
 // Recent returns up to n of the newest slots of a schedule that the caller was shown, 1 to
 // MaxSlots, the newest first.
-func (v *Schedules) Recent(ctx context.Context, s *schedules.Schedule, n int) ([]*schedules.ScheduleSlot, error) {
+func (v *Schedules) Recent(ctx context.Context, s *schedules.Schedule, n int) ([]*schedules.Slot, error) {
 	if n < 1 || n > MaxSlots {
 		return nil, apierror.Invalid("first", "first must be from 1 to %d; it is %d.", MaxSlots, n)
 	}

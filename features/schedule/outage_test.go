@@ -62,8 +62,8 @@ func (r rig) twice(t *testing.T, do func(*schedule.Runner, context.Context) (int
 
 // outcome is a slot of a test's schedule, with the schedule's name.
 type outcome struct {
-	schedules.ScheduleSlot `bun:",extend"`
-	CatchUp                schedules.CatchUp `bun:"catch_up"`
+	schedules.Slot `bun:",extend"`
+	CatchUp        schedules.CatchUp `bun:"catch_up"`
 }
 
 func (r rig) outcomes(t *testing.T) (all []outcome) {
@@ -134,7 +134,8 @@ func TestOutage(t *testing.T) {
 		require.Len(t, by, len(inputs))
 		for _, outcomes := range by {
 			fired := lo.Filter(outcomes, func(o outcome, _ int) bool { return o.State == schedules.SlotFired })
-			want := map[schedules.CatchUp]int{schedules.CatchUpCoalesce: 1, schedules.CatchUpSkip: 0, schedules.CatchUpAll: slots}[outcomes[0].CatchUp]
+			want := map[schedules.CatchUp]int{schedules.CatchUpCoalesce: 1, schedules.CatchUpSkip: 0,
+				schedules.CatchUpAll: slots}[outcomes[0].CatchUp]
 			require.Len(t, fired, want, "%+v", outcomes)
 			for _, o := range fired {
 				require.False(t, jobsOf[o.JobID], "a job of two slots")
@@ -228,7 +229,8 @@ func TestFire(t *testing.T) {
 	t.Run("KeepsTheRuleForOverlapsAmongSlotsThatAreLate", func(t *testing.T) {
 		t.Parallel()
 
-		for overlap, open := range map[schedules.RunOverlap]int{schedules.RunOverlapSkip: 1, schedules.RunOverlapCancel: 1, schedules.RunOverlapAllow: 4} {
+		for overlap, open := range map[schedules.RunOverlap]int{schedules.RunOverlapSkip: 1, schedules.RunOverlapCancel: 1,
+			schedules.RunOverlapAllow: 4} {
 			r := newRig(t)
 			in := hourly("news")
 			in.CatchUp, in.Overlap = schedules.CatchUpAll, overlap
@@ -240,7 +242,7 @@ func TestFire(t *testing.T) {
 			for pending := true; pending; {
 				r.soon(t)
 				r.twice(t, (*schedule.Runner).Fire)
-				pending = slices.ContainsFunc(r.slots(t, s), func(slot *schedules.ScheduleSlot) bool { return slot.State == schedules.SlotPending })
+				pending = slices.ContainsFunc(r.slots(t, s), func(slot *schedules.Slot) bool { return slot.State == schedules.SlotPending })
 			}
 
 			n, err := r.DB.NewSelect().Table("jobs").Where("status = 'QUEUED'").Count(t.Context())
@@ -354,7 +356,7 @@ func TestFire(t *testing.T) {
 			r.pass(t)
 		}
 
-		states := lo.Map(r.slots(t, s), func(slot *schedules.ScheduleSlot, _ int) schedules.SlotState { return slot.State })
+		states := lo.Map(r.slots(t, s), func(slot *schedules.Slot, _ int) schedules.SlotState { return slot.State })
 		require.Equal(t, []schedules.SlotState{schedules.SlotPending, schedules.SlotRefused, schedules.SlotRefused, schedules.SlotFired}, states)
 	})
 }

@@ -78,7 +78,7 @@ func (r rig) pass(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func (r rig) slots(t *testing.T, s *schedules.Schedule) []*schedules.ScheduleSlot {
+func (r rig) slots(t *testing.T, s *schedules.Schedule) []*schedules.Slot {
 	t.Helper()
 	slots, err := schedules.ListSlots(t.Context(), r.DB, s.ID, time.Time{}, 1000)
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestSchedule(t *testing.T) {
 
 		r := newRig(t)
 		var observed []schedules.SlotState
-		r.runner.Observe = func(slot *schedules.ScheduleSlot, lag time.Duration) {
+		r.runner.Observe = func(slot *schedules.Slot, lag time.Duration) {
 			require.GreaterOrEqual(t, lag, time.Duration(0))
 			require.Less(t, lag, 2*time.Hour)
 			observed = append(observed, slot.State)
@@ -226,7 +226,8 @@ func TestSchedule(t *testing.T) {
 		for _, slot := range r.slots(t, s) {
 			states[slot.State]++
 		}
-		require.Equal(t, map[schedules.SlotState]int{schedules.SlotFired: 2, schedules.SlotSkipped: 1}, states, "the one that was decided, and the last")
+		require.Equal(t, map[schedules.SlotState]int{schedules.SlotFired: 2, schedules.SlotSkipped: 1}, states,
+			"the one that was decided, and the last")
 		r.RequireInvariants(t)
 	})
 

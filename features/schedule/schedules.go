@@ -52,7 +52,8 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*sc
 	if err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
-	s := &schedules.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID, CreatedBy: p.KeyID,
+	s := &schedules.Schedule{IdempotencyKey: key, RequestDigest: digest, ID: models.NewScheduleID(), AccountID: p.AccountID,
+		CreatedBy: p.KeyID,
 		CreatedAt: now}
 	if err := v.set(s, in, tier, now); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 // refused, and if schedules are halted. since is for a form that may be sent twice: the newest slot
 // that its page knew. CONFLICT is returned, too, if the schedule was fired by hand after that; the
 // zero time means that it may.
-func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*schedules.ScheduleSlot, error) {
+func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.ScheduleID, since time.Time) (*schedules.Slot, error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 	if err := v.takeSlots(ctx, s.AccountID, 1); err != nil {
 		return nil, err
 	}
-	var slot *schedules.ScheduleSlot
+	var slot *schedules.Slot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := notHalted(ctx, tx); err != nil {
 			return err
@@ -41,9 +41,10 @@ func (v *Schedules) FireNow(ctx context.Context, p jobs.Principal, id models.Sch
 		if err != nil {
 			return err
 		}
-		slot = &schedules.ScheduleSlot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: schedules.SlotTrigger, State: schedules.SlotPending,
-			Tier: s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
-		if _, err := schedules.InsertSlots(ctx, tx, []*schedules.ScheduleSlot{slot}); err != nil {
+		slot = &schedules.Slot{ScheduleID: s.ID, AccountID: s.AccountID, At: now, Cause: schedules.SlotTrigger,
+			State: schedules.SlotPending,
+			Tier:  s.Tier, Tries: 1, DueAt: now.Add(fireAgain)}
+		if _, err := schedules.InsertSlots(ctx, tx, []*schedules.Slot{slot}); err != nil {
 			return err
 		}
 		if err := schedules.NoteFire(ctx, tx, id, now); err != nil {
@@ -107,7 +108,7 @@ type Backfill struct {
 // FireSlots fires the slots of a time in the past that did not fire, nor wait to do so. It returns
 // those that have fired; with PerMinute, the others follow. It returns INVALID_INPUT if there are
 // more slots than allowed, and CONFLICT while schedules are halted.
-func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*schedules.ScheduleSlot,
+func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.ScheduleID, b Backfill) (fired []*schedules.Slot,
 	err error) {
 	s, err := v.toChange(ctx, p, id)
 	if err != nil {
@@ -126,7 +127,7 @@ func (v *Schedules) FireSlots(ctx context.Context, p jobs.Principal, id models.S
 			mine[slot.At.UTC()], slot.Tries, slot.DueAt = true, 1, now.Add(fireAgain)
 		}
 	}
-	var written []*schedules.ScheduleSlot
+	var written []*schedules.Slot
 	err = jobs.InTx(ctx, v.DB, func(ctx context.Context, tx bun.Tx) (err error) {
 		if err := notHalted(ctx, tx); err != nil {
 			return err
@@ -166,11 +167,12 @@ func (v *Schedules) Slots(ctx context.Context, p jobs.Principal, id models.Sched
 		return nil, err
 	}
 	slots, _, err := b.slots(ctx, v.DB, s)
-	return lo.Map(slots, func(slot *schedules.ScheduleSlot, _ int) time.Time { return slot.At }), err
+	return lo.Map(slots, func(slot *schedules.Slot, _ int) time.Time { return slot.At }), err
 }
 
 // slots returns the slots of a request.
-func (b Backfill) slots(ctx context.Context, db bun.IDB, s *schedules.Schedule) (slots []*schedules.ScheduleSlot, now time.Time, err error) {
+func (b Backfill) slots(ctx context.Context, db bun.IDB, s *schedules.Schedule) (slots []*schedules.Slot, now time.Time,
+	err error) {
 	if now, err = postgres.Now(ctx, db); err != nil {
 		return nil, now, fmt.Errorf("read the clock: %w", err)
 	}
@@ -200,7 +202,7 @@ func (b Backfill) slots(ctx context.Context, db bun.IDB, s *schedules.Schedule) 
 		if b.PerMinute > 0 {
 			due = due.Add(time.Duration(len(slots)) * time.Minute / time.Duration(b.PerMinute))
 		}
-		slots = append(slots, &schedules.ScheduleSlot{
+		slots = append(slots, &schedules.Slot{
 			ScheduleID: s.ID, AccountID: s.AccountID, At: at, Cause: schedules.SlotBackfill, State: schedules.SlotPending, Tier: s.Tier, DueAt: due,
 			DecidedAt: now,
 		})

@@ -156,7 +156,7 @@ func TestScheduledWorkflow(t *testing.T) {
 			s, err := r.schedules.Get(t.Context(), r.Client, s.ID)
 			require.NoError(t, err)
 			var once sync.Once
-			r.schedules.Observe = func(*schedules.ScheduleSlot, time.Duration) { // the first of them has ended
+			r.schedules.Observe = func(*schedules.Slot, time.Duration) { // the first of them has ended
 				once.Do(func() {
 					r.soon(t)
 					passed, err := r.runner.Fire(t.Context())

@@ -305,7 +305,10 @@ func WriteOthers(ctx context.Context, tx bun.Tx, others []*Change) error {
 	}); err != nil {
 		return fmt.Errorf("write the jobs: %w", err)
 	}
-	if err := postgres.InBatches(dead, func(some []*models.DeadLetter) error { return models.InsertUntriedDeadLetters(ctx, tx, some) }); err != nil {
+	if err := postgres.InBatches(dead, func(some []*models.DeadLetter) error {
+		return models.InsertUntriedDeadLetters(ctx, tx,
+			some)
+	}); err != nil {
 		return fmt.Errorf("write the dead letters: %w", err)
 	}
 	return nil

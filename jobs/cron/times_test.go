@@ -99,7 +99,8 @@ func TestTimesAgreeWithAWalk(t *testing.T) {
 	modes := []struct {
 		gap     schedules.DSTGap
 		overlap schedules.DSTOverlap
-	}{{schedules.DSTGapShift, schedules.DSTOverlapFirst}, {schedules.DSTGapSkip, schedules.DSTOverlapLast}, {schedules.DSTGapShift, schedules.DSTOverlapBoth}}
+	}{{schedules.DSTGapShift, schedules.DSTOverlapFirst}, {schedules.DSTGapSkip, schedules.DSTOverlapLast},
+		{schedules.DSTGapShift, schedules.DSTOverlapBoth}}
 	for n, name := range zones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,7 +147,8 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 	}{
 		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-03-28T12:00:00Z",
 			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapSkip, schedules.DSTOverlapFirst, "2026-03-28T12:00:00Z", []string{"2026-03-30T00:30:00Z"}},
+		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapSkip, schedules.DSTOverlapFirst, "2026-03-28T12:00:00Z",
+			[]string{"2026-03-30T00:30:00Z"}},
 		{"*/30 * * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-03-29T00:00:00Z",
 			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
 		{"30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-24T12:00:00Z",
@@ -171,7 +173,8 @@ func TestTimesAtAChangeOfTheClock(t *testing.T) {
 			[]string{"2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
 		{"* 30 2 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:30:58Z",
 			[]string{"2026-10-25T00:30:59Z", "2026-10-26T01:30:00Z"}},
-		{"0 1-3 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:00:00Z", []string{"2026-10-25T02:00:00Z"}},
+		{"0 1-3 * * *", "Europe/Berlin", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-10-25T00:00:00Z",
+			[]string{"2026-10-25T02:00:00Z"}},
 		{"*/20 * * * * *", "Asia/Tokyo", schedules.DSTGapShift, schedules.DSTOverlapFirst, "2026-01-01T00:00:05Z",
 			[]string{"2026-01-01T00:00:20Z", "2026-01-01T00:00:40Z", "2026-01-01T00:01:00Z"}},
 	} {

@@ -43,7 +43,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
-			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+fmt.Sprintf(models.FirstDelayedSQL, "IS NOT NULL")+
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(run_at)), 0) FROM (`+
+		fmt.Sprintf(models.FirstDelayedSQL, "IS NOT NULL")+
 		`) first), 0) AS job_lag,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - least((SELECT min(next_fire_at) FROM schedules WHERE next_fire_at IS NOT NULL),
 				(SELECT min(due_at) FROM schedule_slots WHERE due_at IS NOT NULL))), 0)), 0) AS slot_lag,

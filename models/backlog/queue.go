@@ -67,7 +67,8 @@ var (
 // Lines count in the order of queues. It returns the first job of each account, in the order
 // of the accounts' virtual times, up to limit. It leaves out accounts that are not among
 // accounts, if there are any, accounts at their running limit, and the jobs in passed.
-func NextJobs(ctx context.Context, db bun.IDB, queues []models.Queue, accounts []models.AccountID, passed []models.JobID, limit int) ([]QueuedJob, error) {
+func NextJobs(ctx context.Context, db bun.IDB, queues []models.Queue, accounts []models.AccountID, passed []models.JobID,
+	limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextJobs, queues, accounts, passed, limit)
 }
 
@@ -79,7 +80,8 @@ func NextJobs(ctx context.Context, db bun.IDB, queues []models.Queue, accounts [
 // The result can be shorter than limit, but not empty: only part of each account's queue is
 // read, and the order after the last job read of an account is unknown until these jobs have
 // started.
-func NextInOrder(ctx context.Context, db bun.IDB, queues []models.Queue, accounts []models.AccountID, passed []models.JobID, limit int) ([]QueuedJob, error) {
+func NextInOrder(ctx context.Context, db bun.IDB, queues []models.Queue, accounts []models.AccountID, passed []models.JobID,
+	limit int) ([]QueuedJob, error) {
 	return pick(ctx, db, nextInOrder, queues, accounts, passed, limit)
 }
 
@@ -157,7 +159,8 @@ func ListWaitingJobs(ctx context.Context, db bun.IDB, ids []models.JobID) ([]*mo
 // ListImpatientJobs returns jobs of a tier that have waited in a lane for longer than patience, the
 // longest first. The time in which their queue was closed does not count. Jobs of closed queues
 // stay where they are, and so do those that would get into one.
-func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier, to models.Tier, patience time.Duration, limit int) ([]models.JobID, error) {
+func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier, to models.Tier, patience time.Duration,
+	limit int) ([]models.JobID, error) {
 	var ids []models.JobID
 	err := db.NewRaw(`
 		WITH RECURSIVE waiting AS (

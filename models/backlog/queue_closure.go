@@ -43,7 +43,8 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 		FROM unnest(?::text[], ?::text[], ?::timestamptz[], ?::timestamptz[], ?::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,
-		postgres.TextArray(postgres.Column(waits, func(w Wait) models.Tier { return w.Lane })), postgres.TextArray(postgres.Column(waits, func(w Wait) string { return w.Model })),
+		postgres.TextArray(postgres.Column(waits, func(w Wait) models.Tier { return w.Lane })),
+		postgres.TextArray(postgres.Column(waits, func(w Wait) string { return w.Model })),
 		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Since })),
 		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Until })),
 		postgres.TextArray(postgres.Column(waits, func(w Wait) models.Tier { return w.To }))).Scan(ctx, &found)

@@ -176,7 +176,8 @@ func AccountDemands(ctx context.Context, db bun.IDB, modelNames []string, accoun
 			GROUP BY model, resolution, duration_seconds, region, needs) kind
 		WHERE l.account_id = ANY (?::uuid[]) AND l.queued > 0
 		GROUP BY l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
-		ORDER BY l.account_id, array_position(?::text[], l.lane)`, postgres.TextArray(modelNames), postgres.UUIDArray(accounts), postgres.TextArray(models.Tiers)).Scan(ctx, &demands)
+		ORDER BY l.account_id, array_position(?::text[], l.lane)`, postgres.TextArray(modelNames), postgres.UUIDArray(accounts),
+		postgres.TextArray(models.Tiers)).Scan(ctx, &demands)
 	return demands, err
 }
 

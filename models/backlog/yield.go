@@ -49,7 +49,8 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []models.Tier, targets 
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = t.lane AND p.model IN ('', first.model))
 		ORDER BY t.place, half.promoted, line.virtual_time LIMIT ?4`,
-		postgres.TextArray(lanes), postgres.FloatArray(postgres.Column(targets, time.Duration.Seconds)), lateAccounts, lateSample, maxLate).Scan(ctx, &found)
+		postgres.TextArray(lanes), postgres.FloatArray(postgres.Column(targets, time.Duration.Seconds)), lateAccounts, lateSample,
+		maxLate).Scan(ctx, &found)
 	return found, err
 }
 

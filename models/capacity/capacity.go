@@ -102,7 +102,8 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 				coalesce(closed_until > clock_timestamp(), false) AS closed, coalesce(backoff_until > clock_timestamp(), false) AS refused) now
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?0::text[]
-		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models), NotBootingAfter).Scan(ctx,
+		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models),
+		NotBootingAfter).Scan(ctx,
 		&found)
 	return found, err
 }

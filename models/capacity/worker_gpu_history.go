@@ -65,7 +65,8 @@ func ListGPUHistory(ctx context.Context, db bun.IDB, workers []models.WorkerID) 
 		SELECT worker_id, at, to_jsonb(utilization) AS utilization, to_jsonb(memory) AS memory, to_jsonb(temperature) AS temperature,
 			floor(extract(epoch FROM clock_timestamp() - at) / 60)::integer AS age
 		FROM worker_gpu_history
-		WHERE worker_id = ANY (?::uuid[]) AND at > clock_timestamp() - make_interval(mins => ?)`, postgres.UUIDArray(workers), GPUMinutes).Scan(ctx, &rows)
+		WHERE worker_id = ANY (?::uuid[]) AND at > clock_timestamp() - make_interval(mins => ?)`, postgres.UUIDArray(workers),
+		GPUMinutes).Scan(ctx, &rows)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,8 @@ func (f JobFilter) wordStreams(word Word) []stream {
 // bounds returns the least and the greatest id to read from a stream, and whether the one of
 // them at which the reading begins is excluded. Ids begin with their time.
 func (f JobFilter) bounds(s stream, after models.JobID) (from, to models.JobID, beyond bool) {
-	from, to = cmp.Or(s.from, models.JobKind+"_"+models.JobID(uuid.Nil.String())), cmp.Or(s.to, models.JobKind+"_"+models.JobID(uuid.Max.String()))
+	from, to = cmp.Or(s.from, models.JobKind+"_"+models.JobID(uuid.Nil.String())),
+		cmp.Or(s.to, models.JobKind+"_"+models.JobID(uuid.Max.String()))
 	if !f.CreatedAfter.IsZero() {
 		from = max(from, oldestID(f.CreatedAfter.Add(-clockMargin)))
 	}

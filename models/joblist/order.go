@@ -35,7 +35,8 @@ var JobOrders = []JobOrder{OrderNewest, OrderOldest, OrderWaiting, OrderRunning,
 // Statuses returns the statuses of the jobs that an order lists, or nil if it lists all jobs.
 func (o JobOrder) Statuses() []models.JobStatus {
 	return map[JobOrder][]models.JobStatus{
-		OrderWaiting: {models.JobQueued}, OrderRunning: {models.JobAssigned, models.JobRunning, models.JobCompleting}, OrderDue: {models.JobScheduled},
+		OrderWaiting: {models.JobQueued}, OrderRunning: {models.JobAssigned, models.JobRunning, models.JobCompleting},
+		OrderDue:   {models.JobScheduled},
 		OrderEnded: {models.JobCompleted, models.JobFailed, models.JobCancelled},
 	}[o]
 }

@@ -53,6 +53,6 @@ func ListOpenBackfills(ctx context.Context, db bun.IDB, id models.ScheduleID, li
 
 // CountEarlierBackfills counts the slots of backfills of a schedule that wait and are before another.
 func CountEarlierBackfills(ctx context.Context, db bun.IDB, id models.ScheduleID, before time.Time) (int, error) {
-	n, err := db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.cause = 'BACKFILL' AND sl.ended_at IS NULL AND sl.slot < ?", id, before).Count(ctx)
+	n, err := db.NewSelect().Model((*Slot)(nil)).Where("sl.schedule_id = ? AND sl.cause = 'BACKFILL' AND sl.ended_at IS NULL AND sl.slot < ?", id, before).Count(ctx)
 	return int(n), err
 }

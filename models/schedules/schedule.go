@@ -153,8 +153,8 @@ const (
 // LeftOuts lists all values of LeftOut.
 var LeftOuts = []LeftOut{LeftLate, LeftLimit, LeftPaused, LeftChanged, LeftOverlap, LeftGivenUp, LeftRefused}
 
-// ScheduleSlot is one time at which a schedule fires. Its row guarantees that it does so once.
-type ScheduleSlot struct {
+// Slot is one time at which a schedule fires. Its row guarantees that it does so once.
+type Slot struct {
 	bun.BaseModel `bun:"table:schedule_slots,alias:sl"`
 
 	ScheduleID models.ScheduleID `bun:"schedule_id,pk"`
@@ -290,7 +290,7 @@ func LockDueSchedules(ctx context.Context, tx bun.Tx, limit int, except []models
 }
 
 // InsertSlots writes slots, except those that have a row, and returns the written ones.
-func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written []*ScheduleSlot, err error) {
+func InsertSlots(ctx context.Context, tx bun.Tx, slots []*Slot) (written []*Slot, err error) {
 	if len(slots) == 0 {
 		return nil, nil
 	}
@@ -311,7 +311,7 @@ func InsertSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written
 
 // BackfillSlots is InsertSlots for slots of a backfill. Those that were skipped or refused are
 // written again.
-func BackfillSlots(ctx context.Context, tx bun.Tx, slots []*ScheduleSlot) (written []*ScheduleSlot, err error) {
+func BackfillSlots(ctx context.Context, tx bun.Tx, slots []*Slot) (written []*Slot, err error) {
 	if len(slots) == 0 {
 		return nil, nil
 	}
@@ -329,7 +329,7 @@ func NoteFire(ctx context.Context, tx bun.Tx, id models.ScheduleID, at time.Time
 
 // EndSlot writes how a pending slot ended, reads back when, and reports whether it did. What was
 // submitted counts: FIRED also replaces what a process wrote that did not see the submit yet.
-func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
+func EndSlot(ctx context.Context, db bun.IDB, s *Slot) (bool, error) {
 	err := db.NewRaw(`UPDATE schedule_slots SET state = ?, reason = ?, job_id = ?, workflow_id = ?, due_at = NULL, ended_at = clock_timestamp()
 		WHERE schedule_id = ? AND slot = ? AND (state = 'PENDING' OR state IN ('SKIPPED', 'REFUSED') AND ? = 'FIRED') RETURNING ended_at`,
 		s.State, bun.NullZero(s.Reason), s.JobID, s.WorkflowID, s.ScheduleID, s.At, s.State).Scan(ctx, &s.EndedAt)
@@ -340,7 +340,7 @@ func EndSlot(ctx context.Context, db bun.IDB, s *ScheduleSlot) (bool, error) {
 }
 
 // DelaySlot makes a pending slot due later, and notes why.
-func DelaySlot(ctx context.Context, db bun.IDB, s *ScheduleSlot, wait time.Duration) error {
+func DelaySlot(ctx context.Context, db bun.IDB, s *Slot, wait time.Duration) error {
 	_, err := db.NewRaw(`UPDATE schedule_slots SET due_at = clock_timestamp() + make_interval(secs => ?), reason = ?
 		WHERE schedule_id = ? AND slot = ? AND state = 'PENDING'`, wait.Seconds(), s.Reason, s.ScheduleID, s.At).Exec(ctx)
 	return err
@@ -348,7 +348,7 @@ func DelaySlot(ctx context.Context, db bun.IDB, s *ScheduleSlot, wait time.Durat
 
 // ListSlots returns up to limit slots of a schedule before a slot, the newest first. The zero
 // time begins at the newest.
-func ListSlots(ctx context.Context, db bun.IDB, id models.ScheduleID, before time.Time, limit int) (slots []*ScheduleSlot, err error) {
+func ListSlots(ctx context.Context, db bun.IDB, id models.ScheduleID, before time.Time, limit int) (slots []*Slot, err error) {
 	q := db.NewSelect().Model(&slots).Where("sl.schedule_id = ?", id).Order("sl.slot DESC").Limit(int64(limit))
 	if !before.IsZero() {
 		q.Where("sl.slot < ?", before)
@@ -358,7 +358,7 @@ func ListSlots(ctx context.Context, db bun.IDB, id models.ScheduleID, before tim
 
 // TriggeredSince reports whether a schedule has a slot of a trigger after a time.
 func TriggeredSince(ctx context.Context, db bun.IDB, id models.ScheduleID, since time.Time) (bool, error) {
-	return db.NewSelect().Model((*ScheduleSlot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since,
+	return db.NewSelect().Model((*Slot)(nil)).Where("sl.schedule_id = ? AND sl.slot > ? AND sl.cause = ?", id, since,
 		SlotTrigger).Exists(ctx)
 }
 

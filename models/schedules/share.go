@@ -62,7 +62,7 @@ type SlotShare struct {
 // TakeDueSlots takes up to so many pending slots of each flow that are due, the longest due first, and
 // makes them due again after a while, so that another process takes those of one that died. It
 // takes none while schedules are halted.
-func TakeDueSlots(ctx context.Context, db bun.IDB, shares []SlotShare, again time.Duration) (taken []*ScheduleSlot, err error) {
+func TakeDueSlots(ctx context.Context, db bun.IDB, shares []SlotShare, again time.Duration) (taken []*Slot, err error) {
 	if len(shares) == 0 {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func TakeDueSlots(ctx context.Context, db bun.IDB, shares []SlotShare, again tim
 		postgres.TextArray(postgres.Column(shares, func(f SlotShare) models.Tier { return f.Tier })),
 		postgres.UUIDArray(postgres.Column(shares, func(f SlotShare) models.AccountID { return f.AccountID })),
 		pgdialect.Array(postgres.Column(shares, func(f SlotShare) int { return f.Most })), again.Seconds()).Scan(ctx, &taken)
-	slices.SortFunc(taken, func(a, b *ScheduleSlot) int { // an UPDATE returns its rows in any order
+	slices.SortFunc(taken, func(a, b *Slot) int { // an UPDATE returns its rows in any order
 		return cmp.Or(cmp.Compare(slices.Index(models.Tiers, a.Tier), slices.Index(models.Tiers, b.Tier)), a.At.Compare(b.At))
 	})
 	return taken, err

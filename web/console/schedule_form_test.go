@@ -52,7 +52,8 @@ func TestScheduleForm(t *testing.T) {
 		s, err := b.Schedules.Get(t.Context(), b.Admin, models.ScheduleID(path[len("/schedules/"):]))
 		require.NoError(t, err)
 		require.Equal(t, time.Date(2027, 1, 1, 9, 0, 0, 0, time.UTC), s.StartAt.UTC(), "in its zone")
-		require.Equal(t, []any{schedules.CatchUpAll, 600, schedules.RunOverlapSkip, 5, schedules.DSTGapSkip, schedules.DSTOverlapLast, models.TierBatch},
+		require.Equal(t, []any{schedules.CatchUpAll, 600, schedules.RunOverlapSkip, 5, schedules.DSTGapSkip, schedules.DSTOverlapLast,
+			models.TierBatch},
 			[]any{s.CatchUp, s.CatchUpWindowSeconds, s.Overlap, s.JitterSeconds, s.DSTGap, s.DSTOverlap, s.Tier})
 		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, "/schedules/new", valid(nil)).Status, "the name is taken")
 		require.Equal(t, 1, b.Count(t, "schedules"))

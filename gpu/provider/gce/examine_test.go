@@ -57,7 +57,8 @@ func TestExamine(t *testing.T) {
 			s.Put("regions/us-central1", compute.Region{Quotas: []*compute.Quota{{Metric: "PREEMPTIBLE_NVIDIA_L4_GPUS"}}})
 		}, "gce-quota", doctor.LevelBroken, "PREEMPTIBLE_NVIDIA_L4_GPUS is 0"},
 		"ASmallQuota": {func(_ *fakegce.Server, p *capacity.Pool) { p.MaxWorkers = 9 }, "gce-quota", doctor.LevelAdvice, "9 machines need 9"},
-		"OnDemandQuota": {func(_ *fakegce.Server, p *capacity.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota", doctor.LevelAdvice,
+		"OnDemandQuota": {func(_ *fakegce.Server, p *capacity.Pool) { p.CapacityClass = models.CapacityOnDemand }, "gce-quota",
+			doctor.LevelAdvice,
 			"no quota"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,8 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	for _, m := range c.Reads.Models.Catalogue.Current().Models() {
 		v.Models = append(v.Models, m.Name)
 	}
-	filter := joblist.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User, Search: accountTerm(v.Account)}
+	filter := joblist.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User,
+		Search: accountTerm(v.Account)}
 	for _, span := range galleryTimes {
 		if span.Value == v.Within {
 			filter.Within = span.Within

@@ -211,7 +211,8 @@ func (c *controller) readJobList(ctx context.Context, p jobs.Principal, v *jobLi
 }
 
 // jobRows returns the rows of the list, with their prompts.
-func (c *controller) jobRows(ctx context.Context, p jobs.Principal, items []*models.Job, prompts map[models.JobID]string) ([]jobRow, error) {
+func (c *controller) jobRows(ctx context.Context, p jobs.Principal, items []*models.Job,
+	prompts map[models.JobID]string) ([]jobRow, error) {
 	var unread []*models.Job
 	for _, job := range items {
 		if _, ok := prompts[job.ID]; !ok {

@@ -35,7 +35,7 @@ type scheduleShow struct {
 	Prompt   string
 	Nodes    []scheduledNode
 	Upcoming []time.Time
-	Slots    []*schedules.ScheduleSlot
+	Slots    []*schedules.Slot
 	// Keys are the names of the key as which it submits, and of who paused it.
 	Keys shell.KeyNames
 	Now  time.Time

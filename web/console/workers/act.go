@@ -45,7 +45,8 @@ func (c *controller) workerTerminate(w http.ResponseWriter, r *http.Request, p j
 }
 
 // actOnWorker does something with a worker, and returns to the list with what was said of it.
-func (c *controller) actOnWorker(w http.ResponseWriter, r *http.Request, p jobs.Principal, act func(context.Context, workerRow) (string, error)) error {
+func (c *controller) actOnWorker(w http.ResponseWriter, r *http.Request, p jobs.Principal, act func(context.Context,
+	workerRow) (string, error)) error {
 	row, err := c.workerRow(r.Context(), p, workerID(r))
 	if err != nil {
 		return err
