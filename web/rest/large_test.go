@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
+	reads "github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -23,10 +24,10 @@ import (
 // an account as the key.
 func postWorkflow(t *testing.T, large *httpguard.LargeBodies) func(account string, body io.Reader,
 	length int64) *httptest.ResponseRecorder {
-	api := rest.New(rest.Config{Large: large, Keys: &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal,
-		error) {
+	keys := &auth.KeyWatch{Authenticate: func(_ context.Context, secret string) (jobs.Principal, error) {
 		return jobs.Principal{AccountID: models.AccountID(secret), Role: access.RoleClient}, nil
-	}}})
+	}}
+	api := rest.New(rest.Config{Large: large, Keys: keys, Reads: &reads.Reads{}})
 	return func(account string, body io.Reader, length int64) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/workflows", body)
 		r.Header = http.Header{"Authorization": {"Bearer " + account}, "Content-Type": {"application/json"}}
