@@ -50,11 +50,15 @@ func tab(t testing.TB) (context.Context, context.CancelFunc) {
 	calls := cdp.WithExecutor(browser, chromedp.FromContext(browser).Browser)
 	person, err := target.CreateBrowserContext().Do(calls)
 	require.NoError(t, err)
-	t.Cleanup(func() {
+	leave := sync.OnceFunc(func() {
 		calls, cancel := context.WithTimeout(calls, closeGrace)
 		defer cancel()
 		_ = target.DisposeBrowserContext(person).Do(calls)
 	})
+	// This comes before all of the test's cleanups: a server that the test started ends only when
+	// no page holds a stream of it.
+	context.AfterFunc(t.Context(), leave)
+	t.Cleanup(leave)
 	// chromedp opens no window, and without one Chromium opens no tab of a new person.
 	id, err := target.CreateTarget("about:blank").WithBrowserContextID(person).WithNewWindow(true).Do(calls)
 	require.NoError(t, err)
