@@ -38,7 +38,7 @@ func TestOpenAPI_IsWhatTheServerDoes(t *testing.T) {
 		things[i], err = json.Marshal(s.things(t))
 		require.NoError(t, err)
 	}
-	// From here on, nobody makes videos of the jobs that schemathesis submits.
+	// The agent stops here: the jobs that schemathesis submits need no videos.
 	agents := 0
 	for name, pid := range s.processes(t) {
 		if strings.HasPrefix(name, "agent ") {

@@ -32,8 +32,8 @@ const (
 
 // ticks runs each pass once per period across all control processes; the process that claims
 // the period first runs it. At the start of a period all processes send the same tick, and
-// asynq gives it to one of them. In the middle of the period each process tries to claim it
-// directly, in case Redis lost, refused or did not deliver the tick.
+// asynq gives it to one of them. In the middle of the period each process that does not know of its
+// owner tries to claim it directly, in case Redis lost, refused or did not deliver the tick.
 type ticks struct {
 	sender sender
 	passes []*running
@@ -45,7 +45,7 @@ type running struct {
 	claim Claim
 
 	mu   sync.Mutex
-	next time.Time // when the period ends that was claimed last, by this process or another
+	next time.Time // the end of the period that was claimed last, by this process or another
 	log  periodic.Log
 }
 

@@ -56,7 +56,7 @@ func (r *Jobs) Get(ctx context.Context, p jobs.Principal, id models.JobID) (*mod
 	return r.get(ctx, p, &jobRead{id: id})
 }
 
-// State is Job for callers that need only the columns of models.GetJobStates.
+// State is Get for callers that need only the columns of models.GetJobStates.
 func (r *Jobs) State(ctx context.Context, p jobs.Principal, id models.JobID) (*models.Job, error) {
 	return r.get(ctx, p, &jobRead{id: id, state: true})
 }
@@ -136,11 +136,6 @@ func orHidden(err error, what string) error {
 	}
 	return err
 }
-
-const (
-	ModelNoWorker  ModelState = "NO_WORKER"  // a pool names it or jobs wait for it, and no worker can run it
-	ModelNotServed ModelState = "NOT_SERVED" // nobody asks for it
-)
 
 // ByID returns those of the jobs that the caller may see, in any order.
 func (r *Jobs) ByID(ctx context.Context, p jobs.Principal, ids []models.JobID) ([]*models.Job, error) {

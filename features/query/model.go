@@ -22,7 +22,11 @@ type Models struct {
 // ModelState is whether workers run a model, and whether they should.
 type ModelState string
 
-const ModelAvailable ModelState = "AVAILABLE" // a registered worker can run it
+const (
+	ModelAvailable ModelState = "AVAILABLE"  // a registered worker can run it
+	ModelNoWorker  ModelState = "NO_WORKER"  // a pool names it or jobs wait for it, and no worker can run it
+	ModelNotServed ModelState = "NOT_SERVED" // no pool names it, and no job waits for it
+)
 
 // ModelStatus is a model, and whether a worker that can run it is present.
 type ModelStatus struct {

@@ -244,7 +244,7 @@ func TestRedeliver(t *testing.T) {
 
 		require.NoError(t, err)
 		require.Equal(t, 1, jobstest.Deliver(t, s))
-		require.Equal(t, webhooks.DeliveryPending, jobstest.Deliveries(t, s, job.ID)[0].State, "its tries go on")
+		require.Equal(t, webhooks.DeliveryPending, jobstest.Deliveries(t, s, job.ID)[0].State, "its delivery is tried again")
 	})
 }
 

@@ -19,7 +19,7 @@ type ConstraintState struct {
 // ConstraintStateOf returns the constraints of a job.
 func ConstraintStateOf(job *models.Job) ConstraintState {
 	return ConstraintState{
-		MaxPreemptions: job.MaxPreemptions, Preemptions: job.Preemptions, FinishBy: knownTime(job.FinishBy), Late: job.LateNow(),
+		MaxPreemptions: job.MaxPreemptions, Preemptions: job.Preemptions, FinishBy: KnownTime(job.FinishBy), Late: job.LateNow(),
 		MaxPricePerHour: job.MaxPricePerHour, OnDemandOnly: job.OnDemandOnly(),
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -65,7 +66,7 @@ type Given struct {
 
 // GivenOf returns what the client said about a job.
 func GivenOf(job *models.Job) Given {
-	g := Given{UserID: knownText(job.UserID)}
+	g := Given{UserID: lo.EmptyableToPtr(job.UserID)}
 	if json.Unmarshal(job.Metadata, &g.Metadata) != nil {
 		g.Metadata = nil // no metadata
 	}
@@ -117,9 +118,9 @@ func (r *Summaries) drafts(ctx context.Context, p jobs.Principal, rows []*models
 	return all, err
 }
 
-// OfJobs describes jobs in their order, or returns NOT_FOUND if the caller may not see one of them. Its links are
-// valid for linkTTL (a minute to a day), and begin with base, the address at which the reader
-// reaches this server. It takes the same few statements for any number of jobs.
+// OfJobs describes jobs in their order, or returns NOT_FOUND if the caller may not see one of them.
+// Its links are valid for linkTTL (a minute to a day), and begin with base, the address at which the
+// reader reaches this server. It takes the same few statements for any number of jobs.
 func (r *Summaries) OfJobs(ctx context.Context, p jobs.Principal, rows []*models.Job, base string,
 	linkTTL time.Duration) ([]*Summary, error) {
 	edges, err := r.Jobs.Of(p, rows...)
@@ -156,7 +157,7 @@ func (r *Summaries) OfJobs(ctx context.Context, p jobs.Principal, rows []*models
 		}
 		s.Draft, s.Continues = drafts[job.ID], job.Continues
 		if video := outputs[job.ID].Video; video != nil {
-			s.DurationSec = orElse(videoSeconds(video.Metadata), s.DurationSec)
+			s.DurationSec = cmp.Or(videoSeconds(video.Metadata), s.DurationSec)
 			if s.ResultURL, err = r.link(ctx, video, base, linkTTL); err != nil {
 				return nil, err
 			}
@@ -205,11 +206,11 @@ func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent,
 		Phase:           strings.ToLower(string(job.Phase)),
-		ProgressMessage: knownText(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
+		ProgressMessage: lo.EmptyableToPtr(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
 		ConstraintState: ConstraintStateOf(job), Given: GivenOf(job),
-		DurationSec: videoSeconds(job.Params), FailureReason: knownText(job.FailureReason),
-		CreatedAt: job.CreatedAt.UTC(), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
-		DeletedAt: knownTime(job.DeletedAt),
+		DurationSec: videoSeconds(job.Params), FailureReason: lo.EmptyableToPtr(job.FailureReason),
+		CreatedAt: job.CreatedAt.UTC(), StartedAt: KnownTime(job.StartedAt), CompletedAt: KnownTime(job.CompletedAt),
+		DeletedAt: KnownTime(job.DeletedAt),
 	}
 	s.WaitedSeconds, s.RanSeconds = job.QueuedSeconds, job.LeasedSeconds
 	if job.Status.Live() && job.ETASeconds != nil {
@@ -233,21 +234,8 @@ func videoSeconds(raw json.RawMessage) *float64 {
 	return video.DurationSeconds
 }
 
-func orElse[T any](value, otherwise *T) *T {
-	if value == nil {
-		return otherwise
-	}
-	return value
-}
-
-func knownText(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func knownTime(t time.Time) *time.Time {
+// KnownTime returns a time in UTC, or nil for the zero time, which is unknown.
+func KnownTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

@@ -17,7 +17,7 @@ func TestSummary_ShowsTheJob(t *testing.T) {
 		CompletedAt: time.Unix(2, 0),
 	}
 	copytest.Fields(t, job, copytest.Left{
-		"Summarize shows it":                 "DraftSteps KeptUntil Continues PreviewID ResultID",
+		"OfJobs shows it":                    "DraftSteps KeptUntil Continues PreviewID ResultID",
 		"a webhook shows it":                 "AccountID Run WorkflowID",
 		"it is secret":                       "RequestDigest Handle",
 		"the client has it from its request": "Type Tier Priority CallbackURL IdempotencyKey RetryPolicy RunAt ExpiresAt Region RequireRegion TimeoutSeconds TakesID",

@@ -71,11 +71,11 @@ var (
 	// ErrLeaseLost means that the job was reaped, requeued or ended after the
 	// caller leased it. The worker must stop and upload nothing more.
 	ErrLeaseLost = New(CodeLeaseLost, "The lease on this job is gone: stop the work and upload nothing more.")
-	// ErrUnavailable is how an outage of PostgreSQL is told to a caller that does not answer: see
-	// postgres.IsOutage. What was asked may have been done.
+	// ErrUnavailable is the error that callers get if PostgreSQL does not answer: see postgres.IsOutage.
+	// What was asked may have been done.
 	ErrUnavailable = Later(CodeUnavailable, 2*time.Second, "The database cannot be reached now.")
-	// ErrDatabaseBusy is how an outage of PostgreSQL is told for which postgres.IsBusy returns true,
-	// and ErrDatabaseUnfit one for which postgres.Answers does.
+	// ErrDatabaseBusy is the error that callers get for an outage of PostgreSQL if postgres.IsBusy returns
+	// true, and ErrDatabaseUnfit if postgres.Answers does.
 	ErrDatabaseBusy = Later(CodeUnavailable, 2*time.Second,
 		"The database is busy: it gave this request up, since it took too long or others were in its way, and undid what was not finished. Smaller requests, or fewer at once, take less time.")
 	ErrDatabaseUnfit = Later(CodeUnavailable, 2*time.Second,
@@ -86,8 +86,8 @@ var (
 	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )
 
-// Outage is how an outage of PostgreSQL is told to a caller, given postgres.IsBusy and postgres.Answers
-// of it.
+// Outage returns the error that callers get for an outage of PostgreSQL, given postgres.IsBusy and
+// postgres.Answers of it.
 func Outage(busy, answers bool) *Error {
 	switch {
 	case busy:

@@ -111,7 +111,7 @@ func TestSubmit_DuringAnotherWithItsKey(t *testing.T) {
 
 			gone := <-submitted(t, another, s.Client, in)
 
-			require.True(t, postgres.IsOutage(gone.err), "it is told as UNAVAILABLE, which is tried again: %v", gone.err)
+			require.True(t, postgres.IsOutage(gone.err), "callers get UNAVAILABLE and try again: %v", gone.err)
 			let()
 			require.ErrorContains(t, (<-first).err, "undone")
 			again := <-submitted(t, another, s.Client, in)

@@ -1,4 +1,4 @@
-// Package backlog reads the jobs that wait: which come next for a worker, who is in front of whom,
+// Package backlog reads the jobs that wait: which come next for a worker, which are ahead of a job,
 // how much waits in each queue, and how long jobs of a kind take.
 package backlog
 

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 )
@@ -28,7 +29,7 @@ func (p *Placing) addTo(in *submit.Submission) error {
 		return err
 	}
 	in.DependsOn, in.Region, in.RequireRegion = p.DependsOn, value(p.Region), p.RequireRegion != nil && *p.RequireRegion
-	in.TimeoutSeconds, in.ExpiresAt = p.TimeoutSeconds, knownTime(expires)
+	in.TimeoutSeconds, in.ExpiresAt = p.TimeoutSeconds, wire.KnownTime(expires)
 	return nil
 }
 
@@ -49,6 +50,6 @@ func (b *Constraints) addTo(in *submit.Submission) error {
 	if err != nil {
 		return err
 	}
-	in.MaxPreemptions, in.FinishBy, in.MaxPricePerHour = b.MaxPreemptions, knownTime(finish), b.MaxPricePerHour
+	in.MaxPreemptions, in.FinishBy, in.MaxPricePerHour = b.MaxPreemptions, wire.KnownTime(finish), b.MaxPricePerHour
 	return nil
 }

@@ -158,7 +158,7 @@ func (s *service) continueJob(ctx context.Context, in *JobPath) (*scheduledOutpu
 func submitted(ctx context.Context, job *models.Job) *scheduledOutput {
 	url := callerOf(ctx).base + jobsPath + "/" + string(job.ID)
 	return &scheduledOutput{Location: url, CacheControl: "no-store", Body: scheduled{
-		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: knownTime(job.RunAt), DeletedAt: knownTime(job.DeletedAt),
+		JobID: job.ID, Status: strings.ToLower(string(job.Status)), ExecuteAt: wire.KnownTime(job.RunAt), DeletedAt: wire.KnownTime(job.DeletedAt),
 		StatusURL: url,
 	}}
 }
@@ -196,7 +196,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 		return submit.Submission{}, err
 	}
 	submission := submit.Submission{
-		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: knownTime(due), CallbackURL: callback,
+		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: wire.KnownTime(due), CallbackURL: callback,
 		IdempotencyKey: key,
 		AtMostOnce:     asked.AtMostOnce != nil && *asked.AtMostOnce,
 	}
@@ -267,14 +267,6 @@ func readTime(field, s string) (time.Time, error) {
 		return t, apierror.Invalid(field, "%s must be a time as in 2026-01-31T12:00:00Z (RFC 3339).", field)
 	}
 	return t, nil
-}
-
-func knownTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }
 
 func (s *service) getJob(ctx context.Context, in *readInput) (*jobOutput, error) {
@@ -351,10 +343,10 @@ func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobV
 func view(job *models.Job) *jobView {
 	return &jobView{
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
-		ExecuteAt: knownTime(job.RunAt), StartedAt: knownTime(job.StartedAt), CompletedAt: knownTime(job.CompletedAt),
-		DeletedAt: knownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
+		ExecuteAt: wire.KnownTime(job.RunAt), StartedAt: wire.KnownTime(job.StartedAt), CompletedAt: wire.KnownTime(job.CompletedAt),
+		DeletedAt: wire.KnownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
 		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
-		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: knownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
+		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: wire.KnownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
 		Inputs: []jobInputView{}, ConstraintState: wire.ConstraintStateOf(job), Given: wire.GivenOf(job),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
@@ -315,7 +316,7 @@ func viewSchedule(ctx context.Context, one *schedules.Schedule) *scheduleOutput[
 	return &scheduleOutput[scheduleView]{Location: callerOf(ctx).base + schedulesPath + "/" + string(one.ID),
 		Body: scheduleView{one.ID, scheduleFacts{
 			Name: one.Name, CronExpression: one.Cron, EverySeconds: one.EverySeconds, Timezone: one.Timezone, Description: schedule.Describe(one),
-			Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: knownTime(one.NextFireAt),
-			LastExecuteAt: knownTime(one.LastFireAt),
+			Model: one.Model, Workflow: one.Workflow, Paused: one.Paused(), NextExecuteAt: wire.KnownTime(one.NextFireAt),
+			LastExecuteAt: wire.KnownTime(one.LastFireAt),
 		}}}
 }
