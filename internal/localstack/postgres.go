@@ -30,6 +30,8 @@ type PostgresConfig struct {
 	Dir string // holds everything that it writes; with Test, empty means a temporary folder
 	// Test trades durability for speed: nothing is forced to disk.
 	Test bool
+	// Settings are further settings of the server, such as autovacuum=off. They override the others.
+	Settings []string
 }
 
 // Postgres is a private PostgreSQL server.
@@ -114,7 +116,7 @@ func (p *Postgres) discard() error {
 }
 
 func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
-	p.cluster = postgresCluster{dir: config.Dir, test: config.Test}
+	p.cluster = postgresCluster{dir: config.Dir, test: config.Test, more: config.Settings}
 	cluster := &p.cluster
 	if err := cluster.findPrograms(); err != nil {
 		return err
@@ -150,6 +152,7 @@ func (p *Postgres) start(ctx context.Context, config PostgresConfig) error {
 type postgresCluster struct {
 	dir     string
 	test    bool
+	more    []string // settings
 	bin     string
 	account *account
 }
@@ -242,6 +245,7 @@ func (c *postgresCluster) settings(sockets string) []string {
 			"wal_level=minimal", "max_wal_senders=0", "max_wal_size=256MB", // the files may be on a memory file system
 			"dynamic_shared_memory_type=mmap") // in the data directory, and so removed with it
 	}
+	settings = append(settings, c.more...)
 	args := []string{"-D", c.data()}
 	for _, setting := range settings {
 		args = append(args, "-c", setting)

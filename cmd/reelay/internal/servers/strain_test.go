@@ -41,6 +41,12 @@ type strained struct {
 
 func newStrained(t *testing.T) *strained {
 	t.Helper()
+	return strainedOver(t, modelstest.DSN(t), "")
+}
+
+// strainedOver is newStrained over a database, with the models of a folder besides the shipped ones.
+func strainedOver(t *testing.T, dsn, folder string) *strained {
+	t.Helper()
 	ctx := t.Context()
 	objects, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: t.TempDir(), Bucket: "reelay-test"})
 	require.NoError(t, err)
@@ -55,7 +61,7 @@ func newStrained(t *testing.T) *strained {
 	server := httptest.NewUnstartedServer(nil)
 	publicURL := "http://" + server.Listener.Addr().String()
 	s, err := openStack(ctx, config{
-		databaseURL: modelstest.DSN(t), databaseMax: 8, redisURL: cache.URL(),
+		databaseURL: dsn, databaseMax: 8, redisURL: cache.URL(), models: folder,
 		bucket: objects.Bucket(), emulatorHost: objects.Host(), secretsFile: secrets,
 	}, publicURL)
 	require.NoError(t, err)
