@@ -46,6 +46,9 @@ func (b *budget) exceeds(figure string, cost int64) bool {
 }
 
 func (b *budget) undercuts(figure string, cost int64) bool {
+	if b.resting() { // the machine may have been busy
+		return 2*cost < b.figures[figure]
+	}
 	return float64(b.figures[figure]-cost) > b.margin(figure)
 }
 

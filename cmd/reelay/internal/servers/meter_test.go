@@ -34,7 +34,7 @@ var figureNames = []string{
 }
 
 // meteredSettings make what PostgreSQL counts repeatable: nothing writes but the statements, and
-// plans use indexes, as on large tables.
+// plans do not depend on how few rows a test has.
 var meteredSettings = []string{
 	"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.max=10000", "pg_stat_statements.track_planning=on", "autovacuum=off", "checkpoint_timeout=1d",
 	"max_wal_size=2GB", "full_page_writes=off", "synchronous_commit=on", "enable_seqscan=off",
