@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -57,15 +58,22 @@ type KnownObject struct {
 	Artifact *Artifact
 }
 
+const lockUploadsSQL = "SELECT object_key FROM uploads WHERE object_key = ANY (@keys::text[]) ORDER BY object_key FOR KEY SHARE"
+
+var (
+	findUploadsSQL   = postgres.SelectOf[IssuedUpload]("WHERE u.object_key = ANY (@keys::text[])")
+	findArtifactsSQL = postgres.SelectOf[Artifact]("WHERE ar.object_key = ANY (@keys::text[])")
+)
+
 // LookUpObjects returns what the database knows about keys.
 func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]KnownObject, error) {
 	var issued []string
-	if err := tx.NewSelect().Model((*IssuedUpload)(nil)).Column("object_key").
-		Where("u.object_key IN (?)", bun.List(keys)).Order("u.object_key").For("KEY SHARE").Scan(ctx, &issued); err != nil {
+	args := pgx.NamedArgs{"keys": keys}
+	if err := postgres.Read(ctx, tx, lockUploadsSQL, args, &issued); err != nil {
 		return nil, err
 	}
 	var artifacts []*Artifact
-	if err := tx.NewSelect().Model(&artifacts).Where("ar.object_key IN (?)", bun.List(keys)).Scan(ctx); err != nil {
+	if err := postgres.Read(ctx, tx, findArtifactsSQL, args, &artifacts); err != nil {
 		return nil, err
 	}
 	known := make(map[string]KnownObject, len(keys))
@@ -147,6 +155,6 @@ func InsertUpload(ctx context.Context, db bun.IDB, u *IssuedUpload) error {
 
 // FindUploads returns the issued keys among these, whoever they were issued to.
 func FindUploads(ctx context.Context, db bun.IDB, keys []string) (found []*IssuedUpload, err error) {
-	err = db.NewSelect().Model(&found).Where("u.object_key IN (?)", bun.List(keys)).Scan(ctx)
+	err = postgres.Read(ctx, db, findUploadsSQL, pgx.NamedArgs{"keys": keys}, &found)
 	return found, err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -352,41 +353,44 @@ func keyArrays(keys []JobKey) []any {
 	}
 }
 
+var (
+	getJobSQL  = postgres.SelectOf[Job]("WHERE j.id = @id::uuid")
+	lockJobSQL = getJobSQL + " FOR NO KEY UPDATE"
+	getJobsSQL = postgres.SelectOf[Job]("WHERE j.id = ANY (@ids::uuid[])")
+)
+
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
-	j := new(Job)
-	err := db.NewSelect().Model(j).Where("j.id = ?", id).Scan(ctx)
-	return j, err
+	return postgres.ReadRow[Job](ctx, db, getJobSQL, pgx.NamedArgs{"id": postgres.UUID(id)})
 }
 
 // GetJobStates is GetJobs with only the id, account, status and progress of each job. It saves
 // reading some fifty other columns.
 func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
-	err = db.NewSelect().Model(&found).Column(
-		"id", "account_id", "status",
-		"percent", "phase", "progress_message", "step", "total_steps", "frame", "total_frames", "eta_seconds", "progress_at", "preview_id").
-		Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
+	err = postgres.Read(ctx, db, `
+		SELECT j.* FROM unnest(@ids::uuid[]) AS asked (id)
+		CROSS JOIN LATERAL (
+			SELECT id, account_id, status, percent, phase, progress_message, step, total_steps, frame, total_frames, eta_seconds,
+				progress_at, preview_id
+			FROM jobs WHERE id = asked.id LIMIT 1) j`,
+		pgx.NamedArgs{"ids": postgres.Column(ids, postgres.UUID)}, &found)
 	return found, err
 }
 
 // GetJobs returns jobs, in no particular order. Unknown ids are left out.
 func GetJobs(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
-	err = db.NewSelect().Model(&found).Where("j.id IN (?)", bun.List(ids)).Scan(ctx)
+	err = postgres.Read(ctx, db, getJobsSQL, pgx.NamedArgs{"ids": postgres.Column(ids, postgres.UUID)}, &found)
 	return found, err
 }
 
 // LockJob returns a job and locks it until the transaction ends, or returns sql.ErrNoRows.
 func LockJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
-	j := new(Job)
-	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE").Scan(ctx)
-	return j, err
+	return postgres.ReadRow[Job](ctx, tx, lockJobSQL, pgx.NamedArgs{"id": postgres.UUID(id)})
 }
 
 // LockFreeJob is LockJob, but also returns sql.ErrNoRows if another transaction has locked the job.
 func LockFreeJob(ctx context.Context, tx bun.Tx, id JobID) (*Job, error) {
-	j := new(Job)
-	err := tx.NewSelect().Model(j).Where("j.id = ?", id).For("NO KEY UPDATE SKIP LOCKED").Scan(ctx)
-	return j, err
+	return postgres.ReadRow[Job](ctx, tx, lockJobSQL+" SKIP LOCKED", pgx.NamedArgs{"id": postgres.UUID(id)})
 }
 
 // ShareJobs returns jobs in the order of their ids, under a shared lock until the transaction

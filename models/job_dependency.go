@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -48,8 +49,11 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 // jobs, so that a concurrent submit of a dependent job has either committed or waits for the
 // lock.
 func ListAwaited(ctx context.Context, tx bun.Tx, jobs []JobID) (awaited []JobID, err error) {
-	err = tx.NewSelect().Model((*JobDependency)(nil)).Distinct().Column("depends_on").
-		Where("jd.depends_on IN (?)", bun.List(jobs)).Order("jd.depends_on").Scan(ctx, &awaited)
+	err = postgres.Read(ctx, tx, `
+		SELECT DISTINCT d.depends_on FROM unnest(@jobs::uuid[]) AS j (id)
+		CROSS JOIN LATERAL (SELECT depends_on FROM job_dependencies WHERE depends_on = j.id LIMIT 1) d
+		ORDER BY d.depends_on`,
+		pgx.NamedArgs{"jobs": postgres.Column(jobs, postgres.UUID)}, &awaited)
 	return awaited, err
 }
 

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // JobEventType is the kind of an event.
@@ -83,7 +83,10 @@ type JobHead struct {
 // ListJobHeads returns the newest positions of jobs by job. Unknown ids are left out.
 func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
 	var heads []JobHead
-	err := db.NewSelect().Model((*Job)(nil)).Column("id", "event_seq", "status").Where("j.id IN (?)", bun.List(jobs)).Scan(ctx, &heads)
+	err := postgres.Read(ctx, db, `
+		SELECT j.* FROM unnest(@jobs::uuid[]) AS asked (id)
+		CROSS JOIN LATERAL (SELECT id, event_seq, status FROM jobs WHERE id = asked.id LIMIT 1) j`,
+		pgx.NamedArgs{"jobs": postgres.Column(jobs, postgres.UUID)}, &heads)
 	return lo.KeyBy(heads, func(h JobHead) JobID { return h.ID }), err
 }
 
@@ -91,13 +94,16 @@ func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobH
 // first.
 func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
 	var events []*JobEvent
-	err := db.NewRaw(`
-		SELECT e.* FROM unnest(?::uuid[], ?::int[]) AS j (id, seq)
-		CROSS JOIN LATERAL (SELECT * FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT ?) e
+	err := postgres.Read(ctx, db, `
+		SELECT e.* FROM unnest(@jobs::uuid[], @seqs::integer[]) AS j (id, seq)
+		CROSS JOIN LATERAL (
+			SELECT job_id, seq, run, attempt_id, type, payload, created_at
+			FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT @most) e
 		ORDER BY e.job_id, e.seq`,
-		postgres.UUIDArray(postgres.Column(from, func(f JobHead) JobID { return f.ID })),
-		pgdialect.Array(postgres.Column(from, func(f JobHead) int { return f.EventSeq })),
-		limit).Scan(ctx, &events)
+		pgx.NamedArgs{
+			"jobs": postgres.Column(from, func(f JobHead) *[16]byte { return postgres.UUID(f.ID) }),
+			"seqs": postgres.Column(from, func(f JobHead) int { return f.EventSeq }), "most": limit,
+		}, &events)
 	found := make(map[JobID][]*JobEvent, len(from))
 	for _, e := range events {
 		found[e.JobID] = append(found[e.JobID], e)

@@ -100,7 +100,7 @@ type LaneState struct {
 // ReadLanes returns the state of all lanes, in no particular order. It walks the index
 // jobs_needs from one need of a lane to the next.
 func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) {
-	err = db.NewRaw(`
+	err = postgres.Read(ctx, db, `
 		SELECT l.lane, l.since_promoted, coalesce(bool_or(p.model = ''), false) AS paused,
 			coalesce(array_agg(p.model) FILTER (WHERE p.model <> ''), '{}') AS paused_models,
 			ARRAY(
@@ -112,9 +112,10 @@ func ReadLanes(ctx context.Context, db bun.IDB) (states []LaneState, err error) 
 						ORDER BY j.needs LIMIT 1)
 					FROM found WHERE found.needs IS NOT NULL)
 				SELECT needs FROM found WHERE needs <> '') AS needs,
-			(SELECT least(max(ended_at), clock_timestamp() + interval '1 day') FROM queue_closures c WHERE c.lane = l.lane) AS closed_until
+			(SELECT CASE WHEN max(ended_at) > clock_timestamp() THEN clock_timestamp() + interval '1 day' ELSE max(ended_at) END
+				FROM queue_closures c WHERE c.lane = l.lane) AS closed_until
 		FROM lanes l LEFT JOIN closed_queues p ON p.lane = l.lane
-		GROUP BY l.lane`).Scan(ctx, &states)
+		GROUP BY l.lane`, nil, &states)
 	return states, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -94,8 +95,8 @@ type TokenOwner struct {
 
 // FindTokenOwners returns the workers whose tokens have these hashes, in no particular order.
 func FindTokenOwners(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenOwner, err error) {
-	err = db.NewSelect().Model((*Worker)(nil)).Column("id", "enrolment_key_id", "token_hash").
-		Where("w.token_hash IN (?)", bun.List(hashes)).Scan(ctx, &found)
+	err = postgres.Read(ctx, db, "SELECT id, enrolment_key_id, token_hash FROM workers WHERE token_hash = ANY (@hashes::bytea[])",
+		pgx.NamedArgs{"hashes": hashes}, &found)
 	return found, err
 }
 

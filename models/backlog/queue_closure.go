@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Wait is a time in which a job is queued. If To is not empty, the job moves to that lane at its
@@ -36,18 +36,20 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 		return nil, nil
 	}
 	var found []Paused
-	err := db.NewRaw(`
+	err := postgres.Read(ctx, db, `
 		SELECT p.seconds, CASE WHEN w.next_lane <> '' THEN
 				waiting_since(w.next_lane, w.model, greatest(extract(epoch FROM w.until - w.since)::float8 - p.seconds, 0), w.until) END AS since,
 			EXISTS (SELECT FROM queue_closures c WHERE c.lane = w.lane AND c.model IN ('', w.model) AND c.began_at <= w.until AND c.ended_at > w.until) AS now
-		FROM unnest(?::text[], ?::text[], ?::timestamptz[], ?::timestamptz[], ?::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
+		FROM unnest(@lanes::text[], @models::text[], @since::timestamptz[], @until::timestamptz[], @next_lanes::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,
-		postgres.TextArray(postgres.Column(waits, func(w Wait) models.Tier { return w.Lane })),
-		postgres.TextArray(postgres.Column(waits, func(w Wait) string { return w.Model })),
-		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Since })),
-		pgdialect.Array(postgres.Column(waits, func(w Wait) time.Time { return w.Until })),
-		postgres.TextArray(postgres.Column(waits, func(w Wait) models.Tier { return w.To }))).Scan(ctx, &found)
+		pgx.NamedArgs{
+			"lanes":      postgres.Column(waits, func(w Wait) string { return string(w.Lane) }),
+			"models":     postgres.Column(waits, func(w Wait) string { return w.Model }),
+			"since":      postgres.Column(waits, func(w Wait) time.Time { return w.Since }),
+			"until":      postgres.Column(waits, func(w Wait) time.Time { return w.Until }),
+			"next_lanes": postgres.Column(waits, func(w Wait) string { return string(w.To) }),
+		}, &found)
 	return found, err
 }
 

@@ -30,6 +30,40 @@ func Run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) 
 	return nil, fmt.Errorf("no statement can be run on a %T", db)
 }
 
+// scanner scans rows as bun does. It has no connection.
+var scanner = bun.NewDB(nil, newDialect(), bun.WithDiscardUnknownColumns())
+
+// Read runs a query that a request needs and whose text is always the same, and scans its rows into
+// dest as bun does. As with Run, each connection parses and plans it once: to plan a small query
+// takes several times as long as to run it. The query names its columns, since the columns of a
+// prepared statement must not change when a migration adds one.
+func Read(ctx context.Context, db bun.IDB, query string, args pgx.NamedArgs, dest ...any) error {
+	rows, err := Run(ctx, db, query, args)
+	if err != nil {
+		return err
+	}
+	return scanner.ScanRows(ctx, rows, dest...)
+}
+
+// ReadRow is Read of a query that finds one row. It returns sql.ErrNoRows if there is none.
+func ReadRow[T any](ctx context.Context, db bun.IDB, query string, args pgx.NamedArgs) (*T, error) {
+	var found []*T
+	err := Read(ctx, db, query, args, &found)
+	if err == nil && len(found) == 0 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// SelectOf returns a query for Read that selects all columns of a model, by its table's alias, and
+// continues with rest.
+func SelectOf[T any](rest string) string {
+	return scanner.NewSelect().Model((*T)(nil)).String() + " " + rest
+}
+
 // Scan reads all rows.
 func Scan(rows *sql.Rows, err error, each func(*sql.Rows) error) error {
 	if err != nil {

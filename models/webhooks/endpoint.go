@@ -5,10 +5,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Format is the format of the notifications to an endpoint.
@@ -182,12 +182,14 @@ func DisableEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID
 		WHERE id = ? AND disabled_at IS NULL AND url IS NOT NULL`, why, id).Exec(ctx))
 }
 
+var wantingSQL = postgres.SelectOf[Endpoint](`
+	WHERE we.account_id = ANY (@accounts::uuid[]) AND we.deleted_at IS NULL AND we.disabled_at IS NULL
+		AND (we.url IS NULL OR we.events && @events::text[])
+	ORDER BY we.id`)
+
 // ListWantingEndpoints returns the enabled endpoints of these accounts that subscribe to any
 // of these events, and those for callbacks.
 func ListWantingEndpoints(ctx context.Context, tx bun.Tx, accounts []models.AccountID, events []string) (found []*Endpoint, err error) {
-	err = tx.NewSelect().Model(&found).
-		Where("we.account_id IN (?) AND we.deleted_at IS NULL AND we.disabled_at IS NULL", bun.List(accounts)).
-		Where("we.url IS NULL OR we.events && ?::text[]", pgdialect.Array(events)).
-		Order("we.id").Scan(ctx)
+	err = postgres.Read(ctx, tx, wantingSQL, pgx.NamedArgs{"accounts": postgres.Column(accounts, postgres.UUID), "events": events}, &found)
 	return found, err
 }
