@@ -2,7 +2,6 @@ package models
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/uptrace/bun"
@@ -50,16 +49,4 @@ func ReadInOrder(ctx context.Context, tx bun.Tx, read func() error) error {
 	}
 	_, err := tx.ExecContext(ctx, "SET LOCAL enable_sort = on") // for the statements that follow
 	return err
-}
-
-// UntilDue returns how long it takes until the time of a delayed job comes that has not come
-// yet, by PostgreSQL's clock, but at most limit.
-func UntilDue(ctx context.Context, db bun.IDB, limit time.Duration) (time.Duration, error) {
-	var seconds float64
-	err := db.NewRaw(`
-		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
-		SELECT least(?, extract(epoch FROM (SELECT min(run_at) FROM (`+fmt.Sprintf(FirstDelayedSQL, "> (SELECT now FROM clock)")+
-		`) first) - now)) FROM clock`,
-		limit.Seconds()).Scan(ctx, &seconds)
-	return time.Duration(seconds * float64(time.Second)), err
 }

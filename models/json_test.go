@@ -47,6 +47,7 @@ func TestStatements_ReadWhatTheirArgumentsHold(t *testing.T) {
 		added string
 		left  string
 	}{
+		"claim_passes.sql passes":  {askedPass{}, "", ""},
 		"extend_leases.sql beats":  {LeaseBeat{}, "", "progress_at preview_id"},
 		"insert_jobs.sql accounts": {ExpectedAccount{}, "", ""},
 		"insert_jobs.sql jobs":     {NewJob{}, "", ""},

@@ -15,12 +15,10 @@ type OutboxKind string
 const (
 	// OutboxJobReady says that a job is queued.
 	OutboxJobReady OutboxKind = "job.ready"
-	// OutboxWebhookDue says that an event has deliveries to make.
-	OutboxWebhookDue OutboxKind = "webhook.due"
 )
 
 // OutboxHints are the kinds that may be lost: periodic passes find the same work.
-var OutboxHints = []OutboxKind{OutboxJobReady, OutboxWebhookDue}
+var OutboxHints = []OutboxKind{OutboxJobReady}
 
 // OutboxMessage was written in the transaction that it reports.
 type OutboxMessage struct {

@@ -2,40 +2,69 @@ package models
 
 import (
 	"context"
+	"database/sql"
+	_ "embed"
 	"hash/fnv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/reelay/reelay/models/postgres"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
-// ClaimPass claims the current period of a pass. It reports whether the caller got it, and how
-// much of the period is left. PostgreSQL's clock defines the periods.
+// PassPeriod is a pass, and how long its periods are.
+type PassPeriod struct {
+	Name  string
+	Every time.Duration
+}
+
+// PassClaim is the answer to a claim of the current period of a pass.
+type PassClaim struct {
+	// Mine reports whether the caller got it.
+	Mine bool
+	// Left is how much of the period is left.
+	Left time.Duration
+}
+
+//go:embed sql/claim_passes.sql
+var claimPassesSQL string
+
+// ClaimPasses claims the current periods of passes, and returns the answers by their names.
 //
 // Passes with the same interval begin at different times. Otherwise they would all delay the
 // requests of the same moment.
-//
-// A caller that read the clock in a period that has since been overtaken does not get it. If
-// the clock was set back by more than two periods, the pass continues in the periods that the
-// clock now shows.
-func ClaimPass(ctx context.Context, db bun.IDB, name string, every time.Duration) (mine bool, left time.Duration, err error) {
-	var leftSeconds float64
-	err = db.NewRaw(`
-		WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
-		present AS (SELECT now, floor((extract(epoch FROM now)::float8 - ?2) / ?0)::bigint AS period FROM clock),
-		claimed AS (
-			INSERT INTO passes AS p (name, period, begun_at) SELECT ?1, period, now FROM present
-			ON CONFLICT (name) DO UPDATE SET period = EXCLUDED.period, begun_at = EXCLUDED.begun_at
-			WHERE EXCLUDED.period > p.period OR EXCLUDED.period < p.period - 2
-			RETURNING 1)
-		SELECT EXISTS (SELECT FROM claimed), (period + 1) * ?0 + ?2 - extract(epoch FROM now)::float8 FROM present`,
-		every.Seconds(), name, lateness(name, every).Seconds()).Scan(ctx, &mine, &leftSeconds)
-	return mine, time.Duration(leftSeconds * float64(time.Second)), err
+func ClaimPasses(ctx context.Context, db bun.IDB, passes []PassPeriod) (map[string]PassClaim, error) {
+	arg, err := postgres.RowsArg(lo.Map(passes, func(p PassPeriod, _ int) askedPass {
+		return askedPass{p.Name, p.Every.Seconds(), lateness(p).Seconds()}
+	}))
+	if err != nil {
+		return nil, err
+	}
+	claims := map[string]PassClaim{}
+	rows, err := postgres.Run(ctx, db, claimPassesSQL, pgx.NamedArgs{"passes": arg})
+	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
+		var name string
+		var mine bool
+		var seconds float64
+		err := rows.Scan(&name, &mine, &seconds)
+		claims[name] = PassClaim{mine, time.Duration(seconds * float64(time.Second))}
+		return err
+	})
+	return claims, err
+}
+
+// askedPass is a pass in an argument: the length of its periods and their offset, in seconds.
+type askedPass struct {
+	Name  string  `json:"name"`
+	Every float64 `json:"every"`
+	Late  float64 `json:"late"`
 }
 
 // lateness is the offset of a pass's periods from the clock's own. It is less than a third of
 // a period.
-func lateness(name string, every time.Duration) time.Duration {
+func lateness(p PassPeriod) time.Duration {
 	h := fnv.New32a()
-	h.Write([]byte(name))
-	return every / 3 * time.Duration(h.Sum32()>>16) >> 16
+	h.Write([]byte(p.Name))
+	return p.Every / 3 * time.Duration(h.Sum32()>>16) >> 16
 }

@@ -2,9 +2,12 @@ package models
 
 import (
 	"context"
+	"database/sql"
+	_ "embed"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -18,28 +21,17 @@ const (
 	ProcessControl ProcessKind = "control"
 )
 
-// WritePresence records that a process of the kind is alive. If none wrote for at least gap,
-// it records that gap, which ends now.
-func WritePresence(ctx context.Context, db bun.IDB, kind ProcessKind, gap time.Duration) error {
-	return postgres.MustChange(db.NewRaw(`
-		UPDATE presence SET
-			gap_began_at = CASE WHEN away THEN seen_at ELSE gap_began_at END,
-			gap_ended_at = CASE WHEN away THEN clock_timestamp() ELSE gap_ended_at END,
-			seen_at = greatest(seen_at, clock_timestamp())
-		FROM (SELECT seen_at <= clock_timestamp() - make_interval(secs => ?) AS away FROM presence WHERE kind = ? FOR UPDATE) was
-		WHERE kind = ?`, gap.Seconds(), kind, kind).Exec(ctx))
-}
+//go:embed sql/write_presence.sql
+var writePresenceSQL string
 
-// WriteAPIProcess records that an API process is alive, and when its newest silence of at
-// least gap began. It deletes processes that were silent for longer than kept.
-func WriteAPIProcess(ctx context.Context, db bun.IDB, id uuid.UUID, gap, kept time.Duration) error {
-	_, err := db.NewRaw(`
-		WITH forgotten AS (DELETE FROM api_processes WHERE seen_at < clock_timestamp() - make_interval(secs => ?2) AND id <> ?0)
-		INSERT INTO api_processes AS p (id, seen_at) VALUES (?0, clock_timestamp())
-		ON CONFLICT (id) DO UPDATE SET
-			silent_from = CASE WHEN p.seen_at <= EXCLUDED.seen_at - make_interval(secs => ?1) THEN p.seen_at ELSE p.silent_from END,
-			seen_at = greatest(p.seen_at, EXCLUDED.seen_at)`, id, gap.Seconds(), kept.Seconds()).Exec(ctx)
-	return err
+// WritePresence records that a process is alive. If no process of its kind wrote for at least gap, it
+// records that gap, which ends now. For an API process it also records when its own newest silence of
+// at least gap began. It deletes processes that were silent for longer than kept.
+func WritePresence(ctx context.Context, db bun.IDB, p *Process, gap, kept time.Duration) error {
+	rows, err := postgres.Run(ctx, db, writePresenceSQL, pgx.NamedArgs{
+		"id": p.ID, "kind": string(p.Kind), "version": p.Version, "host": p.Host, "gap": gap.Seconds(), "kept": kept.Seconds(),
+	})
+	return postgres.Scan(rows, err, func(*sql.Rows) error { return nil })
 }
 
 // DeleteAPIProcess removes an API process.

@@ -51,17 +51,6 @@ type Process struct {
 	StartedAt time.Time `bun:"started_at"`
 }
 
-// WriteReplica records that a process is alive. It deletes processes that were silent for longer
-// than kept.
-func WriteReplica(ctx context.Context, db bun.IDB, p *Process, kept time.Duration) error {
-	_, err := db.NewRaw(`
-		WITH forgotten AS (DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => ?4) AND id <> ?0)
-		INSERT INTO replicas AS r (id, kind, version, host, started_at, seen_at) VALUES (?0, ?1, ?2, ?3, clock_timestamp(), clock_timestamp())
-		ON CONFLICT (id) DO UPDATE SET seen_at = greatest(r.seen_at, excluded.seen_at)`,
-		p.ID, p.Kind, p.Version, p.Host, kept.Seconds()).Exec(ctx)
-	return err
-}
-
 // DeleteReplica removes a process that ends.
 func DeleteReplica(ctx context.Context, db bun.IDB, id uuid.UUID) error {
 	_, err := db.NewRaw("DELETE FROM replicas WHERE id = ?", id).Exec(ctx)

@@ -42,6 +42,7 @@ type Metrics struct {
 	webhooks *prometheus.CounterVec
 	slots    slots
 	pools    *gauges[[]*query.PoolStatus]
+	names    *poolNames
 }
 
 var _ jobs.Observer = (*Metrics)(nil)
@@ -72,7 +73,7 @@ func New(from Sources) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		submits:  newSubmits(), outcomes: newOutcomes(byModel), attempts: newAttempts(names, byModel), waits: newWaits(byModel),
-		requests: newRequests(), webhooks: newWebhooks(), slots: newSlots(), pools: newPools(from.Pools, names),
+		requests: newRequests(), webhooks: newWebhooks(), slots: newSlots(), pools: newPools(from.Pools, names), names: names,
 	}
 	for _, some := range [][]prometheus.Collector{m.submits.all(), m.outcomes.all(), m.attempts.all(), m.waits.all()} {
 		m.own = append(m.own, some...)
@@ -97,10 +98,12 @@ func newBuild(is version.Build) prometheus.Collector {
 // RefreshEvery is how often Refresh should run.
 const RefreshEvery = 5 * time.Second
 
-// Refresh reads the names of the pools, which counters by pool need before the first scrape. It
-// never fails: until they are known, such a pool is "unknown".
+// Refresh reads the names of the pools, which counters by pool need before the first scrape, unless
+// all that were asked for are known. It never fails: until they are known, such a pool is "unknown".
 func (m *Metrics) Refresh(context.Context) error {
-	m.pools.current()
+	if m.names.known.Load() == nil || m.names.missed.Load() {
+		m.pools.current()
+	}
 	return nil
 }
 

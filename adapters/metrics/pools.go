@@ -78,6 +78,8 @@ func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
 type poolNames struct {
 	known atomic.Pointer[map[models.PoolID]string]
 	bound *bound
+	// missed reports whether the name of a pool was asked for that is not known.
+	missed atomic.Bool
 }
 
 // of returns the label of a pool: "none" for a worker without one.
@@ -85,10 +87,16 @@ func (n *poolNames) of(id models.PoolID) string {
 	if id == "" {
 		return "none"
 	}
-	if known := n.known.Load(); known != nil {
-		return n.bound.of((*known)[id])
+	known := n.known.Load()
+	if known == nil {
+		n.missed.Store(true)
+		return unknown
 	}
-	return unknown
+	name, ok := (*known)[id]
+	if !ok {
+		n.missed.Store(true)
+	}
+	return n.bound.of(name)
 }
 
 // reading is list, and remembers the names.
@@ -104,6 +112,7 @@ func (n *poolNames) reading(list func(context.Context) ([]*query.PoolStatus, err
 				known[pool.ID] = pool.Name
 			}
 			n.known.Store(&known)
+			n.missed.Store(false)
 		}
 		return pools, err
 	}

@@ -33,16 +33,9 @@ const readyTimeout = 10 * time.Second
 // error that is [pass.ErrUnpublishable] for a kind or lane without a handler, and another
 // error if Redis does not take the message.
 func (p *Publisher) Publish(ctx context.Context, m *models.OutboxMessage) error {
-	switch m.Kind {
-	case models.OutboxJobReady:
-		return p.publishReady(ctx, m)
-	case models.OutboxWebhookDue:
-		return p.publishWebhookDue(ctx, m)
+	if m.Kind != models.OutboxJobReady {
+		return fmt.Errorf("%w: the kind is %q", pass.ErrUnpublishable, m.Kind)
 	}
-	return fmt.Errorf("%w: the kind is %q", pass.ErrUnpublishable, m.Kind)
-}
-
-func (p *Publisher) publishReady(ctx context.Context, m *models.OutboxMessage) error {
 	ready, err := readJobReady(m.Payload)
 	if err != nil {
 		return fmt.Errorf("%w: %w", pass.ErrUnpublishable, err)

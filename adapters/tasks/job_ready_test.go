@@ -44,7 +44,7 @@ func TestPublish(t *testing.T) {
 
 		redis := database(t, 5)
 		handled := make(chan models.JobID, 2)
-		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error {
+		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, ids ...models.JobID) error {
 			for _, id := range ids {
 				handled <- id
 			}
@@ -135,7 +135,7 @@ func TestJobReady(t *testing.T) {
 
 		redis := database(t, 9)
 		handled := make(chan models.JobID, 10)
-		run(t, tasks.Config{Redis: redis, Claim: never, Ready: func(_ context.Context, ids ...models.JobID) error {
+		run(t, tasks.Config{Redis: redis, Ready: func(_ context.Context, ids ...models.JobID) error {
 			defer func() { handled <- ids[0] }()
 			switch ids[0] {
 			case "job_broken":

@@ -11,20 +11,12 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-const (
-	// periodicQueue holds the ticks of the passes.
-	periodicQueue = "periodic"
-	// webhookQueue holds the messages that webhooks are due.
-	webhookQueue = "webhooks"
-)
-
 // laneQueue returns the queue of a lane.
 func laneQueue(lane models.Tier) string { return strings.ToLower(string(lane)) }
 
-// queues returns all queues and their priorities. Ticks go first: they are few, and a flood of
-// other messages must not delay the reaper. Messages about webhooks take almost no time.
+// queues returns all queues and their priorities.
 func queues() map[string]int {
-	priorities := map[string]int{periodicQueue: len(models.Tiers) + 2, webhookQueue: len(models.Tiers) + 1}
+	priorities := map[string]int{}
 	for i, lane := range slices.Backward(models.Tiers) {
 		priorities[laneQueue(lane)] = len(models.Tiers) - i
 	}

@@ -4,23 +4,20 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/tasks"
 	"github.com/reelay/reelay/internal/localstack"
-	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models"
-	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 )
 
 var server *localstack.Redis
 
 func TestMain(m *testing.M) {
-	modelstest.Main(func() int {
+	testrun.Main(func() int {
 		var err error
 		if server, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
 			fmt.Println(err)
@@ -42,14 +39,6 @@ func database(t *testing.T, number int) asynq.RedisClientOpt {
 	defer connection.Close()
 	require.NoError(t, connection.FlushDB(t.Context()).Err())
 	return client
-}
-
-// claims assigns periods through a database of the test's own.
-func claims(t *testing.T) tasks.Claim { return (&periodic.Periods{DB: modelstest.DB(t)}).Claim }
-
-// never is for tests without passes: another process has every period.
-func never(_ context.Context, _ string, every time.Duration) (bool, time.Duration, error) {
-	return false, every, nil
 }
 
 // run runs the tasks until the test ends or stop is called.

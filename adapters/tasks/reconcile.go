@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// reconcileEvery is how often stuck messages are looked for.
-	reconcileEvery = 30 * time.Second
+	// ReconcileEvery is how often to call [Publisher.Reconcile].
+	ReconcileEvery = 30 * time.Second
 	// reconcileBatch is how many active messages of a queue one pass examines. Stuck messages
 	// are the oldest.
 	reconcileBatch = 100
@@ -49,18 +49,21 @@ for _, id in ipairs(redis.call("LRANGE", KEYS[1], -tonumber(ARGV[2]), -1)) do
 end
 return back`)
 
-// reconcile requeues stuck messages. Handlers may see any message twice.
-func (s sender) reconcile(ctx context.Context) error {
+// Reconcile requeues stuck messages, and returns how many there were. Handlers may see any message
+// twice.
+func (p *Publisher) Reconcile(ctx context.Context) (int, error) {
+	total := 0
 	for queue := range queues() {
 		key := "asynq:{" + queue + "}:"
-		back, err := reconcileScript.Run(ctx, s.redis, []string{key + "active", key + "pending", key + "lease"},
+		back, err := reconcileScript.Run(ctx, p.sender.redis, []string{key + "active", key + "pending", key + "lease"},
 			key+"t:", reconcileBatch, int(abandonedAfter.Seconds())).Int()
 		if err != nil {
-			return fmt.Errorf("reconcile queue %s: %w", queue, err)
+			return total, fmt.Errorf("reconcile queue %s: %w", queue, err)
 		}
+		total += back
 		if back > 0 {
 			slog.WarnContext(ctx, "stuck messages are handled again", "queue", queue, "messages", back)
 		}
 	}
-	return nil
+	return total, nil
 }

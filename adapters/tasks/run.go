@@ -2,8 +2,7 @@
 // call jobs.
 //
 // asynq holds nothing that PostgreSQL does not know. A message is a hint. It is handled at
-// least once or, if Redis loses it, not at all: sweeps find its job again. Periodic passes are
-// claimed in PostgreSQL, and run without Redis too.
+// least once or, if Redis loses it, not at all: sweeps find its job again.
 package tasks
 
 import (
@@ -11,21 +10,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 )
 
 const (
-	// checkEvery is how often an idle process polls for messages: their usual delay.
-	checkEvery = 50 * time.Millisecond
+	// checkEvery is how often an idle process polls for messages: their usual delay. Their work was
+	// done after the commit, unless that process died or Redis did not answer.
+	checkEvery = time.Second
 	// handlers is how many messages a process handles at once. They are short,
 	// and each holds a connection to PostgreSQL.
 	handlers = 8
-	// drainTime is how long handlers and passes may take to end at shutdown.
+	// drainTime is how long handlers may take to end at shutdown.
 	drainTime = 5 * time.Second
 )
 
@@ -35,42 +35,23 @@ type Config struct {
 	Redis asynq.RedisConnOpt
 	// Ready handles the message that jobs are queued.
 	Ready func(context.Context, ...models.JobID) error
-	// Deliver is called when webhooks are due.
-	Deliver func()
-	// Passes must be the same in every process. Any process may run them.
-	Passes []Pass
-	// Claim assigns the periods of the passes to processes.
-	Claim Claim
 }
 
-// Run handles messages and runs the passes until ctx ends. It then lets handlers finish, and
-// returns nil. It tolerates outages of Redis, and returns an error only if it could not start.
+// Run handles messages until ctx ends. It then lets handlers finish, and returns nil. It tolerates
+// outages of Redis, and returns an error only if it could not start.
 func Run(ctx context.Context, cfg Config) error {
-	sender := newSender(cfg.Redis)
-	defer sender.close()
-	passes := append([]Pass{{Name: "reconcile", Every: reconcileEvery, Run: sender.reconcile}}, cfg.Passes...)
-	periodic := newPeriodic(sender, cfg.Claim, passes)
-
+	redis.SetLogger(redisLog{})
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, cut) })()
-
 	mux := asynq.NewServeMux()
 	mux.HandleFunc(string(models.OutboxJobReady), jobReady(cfg.Ready))
-	mux.HandleFunc(string(models.OutboxWebhookDue), webhookDue(cfg.Deliver))
-	periodic.handle(mux)
 	server := asynq.NewServer(cfg.Redis, serverConfig(work))
 	if err := server.Start(mux); err != nil {
 		return fmt.Errorf("start the task handlers: %w", err)
 	}
 	defer server.Shutdown()
-
-	var ticking sync.WaitGroup
-	for _, pass := range periodic.passes {
-		ticking.Go(func() { periodic.tick(ctx, work, pass) })
-	}
 	<-ctx.Done()
-	ticking.Wait()
 	return nil
 }
 

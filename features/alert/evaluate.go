@@ -67,19 +67,18 @@ func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err err
 	if s.Full, err = alerts.FleetAtMaximum(ctx, e.DB); err != nil {
 		return nil, err
 	}
-	for _, span := range []struct {
-		into *(*history.Figures)
-		long time.Duration
-		ago  time.Duration
-	}{
-		// Gauges are sampled once a minute: the last sample can be as old.
-		{&s.Minute, 2 * time.Minute, 0}, {&s.Five, 5 * time.Minute, 0}, {&s.Ten, 10 * time.Minute, 0}, {&s.HalfHour, 30 * time.Minute, 0},
-		{&s.Hour, time.Hour, 0}, {&s.SixHours, 6 * time.Hour, 0}, {&s.Day, 24 * time.Hour, 0}, {&s.Before, 10 * time.Minute, time.Hour},
-	} {
-		to := now.Add(-span.ago)
-		if *span.into, err = e.History.Window(ctx, to.Add(-span.long), to); err != nil {
-			return nil, err
-		}
+	ago := func(long, back time.Duration) history.Window {
+		to := now.Add(-back)
+		return history.Window{From: to.Add(-long), To: to}
+	}
+	// Gauges are sampled once a minute: the last sample can be as old.
+	windows, err := e.History.Windows(ctx, ago(2*time.Minute, 0), ago(5*time.Minute, 0), ago(10*time.Minute, 0), ago(30*time.Minute, 0),
+		ago(time.Hour, 0), ago(6*time.Hour, 0), ago(24*time.Hour, 0), ago(10*time.Minute, time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	for i, into := range []**history.Figures{&s.Minute, &s.Five, &s.Ten, &s.HalfHour, &s.Hour, &s.SixHours, &s.Day, &s.Before} {
+		*into = windows[i]
 	}
 	return s, nil
 }

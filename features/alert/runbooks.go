@@ -179,7 +179,7 @@ var runbooks = map[string]Runbook{
 		},
 	},
 	"outbox-lag": {
-		Meaning: "Messages wait for more than a minute to be relayed: webhooks come late, and jobs become ready late.",
+		Meaning: "Messages wait for more than a minute to be relayed: jobs can become ready late.",
 		Causes: []string{"No control process runs.", "Redis is down: passes of control do the same work, more slowly.",
 			"PostgreSQL is overloaded."},
 		Steps: []string{"System (/system): the processes of control, and Redis.",

@@ -26,11 +26,32 @@ const maxPoints = 1500
 // rounded up to the next one, and to is rounded down unless it is in the minute that has not been
 // recorded yet.
 func (r *Timeline) Window(ctx context.Context, from, to time.Time) (*Figures, error) {
-	all, err := r.read(ctx, from, to, 0)
+	all, err := r.Windows(ctx, Window{from, to})
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// Window is a time of which Windows returns the figures.
+type Window struct{ From, To time.Time }
+
+// Windows returns the figures of several times, as Window does. It reads once what they have in
+// common.
+func (r *Timeline) Windows(ctx context.Context, windows ...Window) ([]*Figures, error) {
+	known, err := r.begin(ctx)
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the history")
 	}
-	return all[0], nil
+	var all []*Figures
+	for _, w := range windows {
+		found, err := known.read(ctx, w.From, w.To, 0)
+		if err != nil {
+			return nil, apierror.Wrap(err, "read the history")
+		}
+		all = append(all, found[0])
+	}
+	return all, nil
 }
 
 // Series returns the figures of each step between two times. A step is a minute, ten minutes, an
@@ -48,7 +69,11 @@ func (r *Timeline) Series(ctx context.Context, from, to time.Time, step time.Dur
 		return nil, apierror.Invalid("resolution", "At this resolution a history has at most %d points: choose a coarser one, or a shorter time.",
 			maxPoints)
 	}
-	all, err := r.read(ctx, from, to, step)
+	known, err := r.begin(ctx)
+	if err != nil {
+		return nil, apierror.Wrap(err, "read the history")
+	}
+	all, err := known.read(ctx, from, to, step)
 	return all, apierror.Wrap(err, "read the history")
 }
 
@@ -61,16 +86,29 @@ func isStep(step time.Duration) bool {
 	return false
 }
 
-// read returns figures for each step, or for all of it together if step is 0.
-func (r *Timeline) read(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
+// reading reads several times of the history in one state of it.
+type reading struct {
+	db    bun.IDB
+	state *models.HistoryState
+	tails map[Window]*models.HistoryRows // what was computed
+}
+
+func (r *Timeline) begin(ctx context.Context) (*reading, error) {
 	state, err := models.ReadHistoryState(ctx, r.DB, lengths())
 	if err != nil {
 		return nil, err
 	}
+	return &reading{r.DB, state, map[Window]*models.HistoryRows{}}, nil
+}
+
+// read returns figures for each step, or for all of it together if step is 0.
+func (r *reading) read(ctx context.Context, from, to time.Time, step time.Duration) ([]*Figures, error) {
+	var err error
+	state := r.state
 	to = earlier(to, state.Now)
 	rows := new(models.HistoryRows)
 	if pieces := piecesOf(state, from, to, step); len(pieces) > 0 {
-		if rows, err = models.ListHistory(ctx, r.DB, pieces); err != nil {
+		if rows, err = models.ListHistory(ctx, r.db, pieces); err != nil {
 			return nil, err
 		}
 	}
@@ -95,7 +133,7 @@ func (r *Timeline) read(ctx context.Context, from, to time.Time, step time.Durat
 		f := place(p.At)
 		f.Pools = append(f.Pools, p)
 	}
-	if err := r.addTail(ctx, state, from, to, place); err != nil {
+	if err := r.addTail(ctx, from, to, place); err != nil {
 		return nil, err
 	}
 	for _, f := range all {
@@ -105,7 +143,8 @@ func (r *Timeline) read(ctx context.Context, from, to time.Time, step time.Durat
 }
 
 // addTail adds the time after the newest recorded minute, computed now.
-func (r *Timeline) addTail(ctx context.Context, state *models.HistoryState, from, to time.Time, place func(time.Time) *Figures) error {
+func (r *reading) addTail(ctx context.Context, from, to time.Time, place func(time.Time) *Figures) error {
+	state := r.state
 	recorded := state.BeganAt
 	if newest := state.Newest[0]; !newest.IsZero() {
 		recorded = newest.Add(spans[0].length)
@@ -114,9 +153,13 @@ func (r *Timeline) addTail(ctx context.Context, state *models.HistoryState, from
 	if !to.After(begin) || to.Sub(recorded) > longestTail {
 		return nil
 	}
-	rows, err := compute(ctx, r.DB, begin, to)
-	if err != nil {
-		return fmt.Errorf("compute the last minute: %w", err)
+	rows := r.tails[Window{begin, to}]
+	if rows == nil {
+		var err error
+		if rows, err = compute(ctx, r.db, begin, to); err != nil {
+			return fmt.Errorf("compute the last minute: %w", err)
+		}
+		r.tails[Window{begin, to}] = rows
 	}
 	f := place(begin)
 	f.Covered += to.Sub(begin)

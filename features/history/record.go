@@ -20,6 +20,8 @@ type Recorder struct {
 	DB *bun.DB
 	// Catalogue has the models; nil means an empty one.
 	Catalogue *catalogue.Catalogue
+
+	summed time.Time // the minute until which the last pass summed up and deleted
 }
 
 const (
@@ -44,7 +46,7 @@ const (
 
 // Pass writes the minutes that ended since the last pass, missing minutes, and the sums of complete
 // spans, and deletes what is too old. It returns how many spans it wrote. Any number of processes
-// may call it at once: each span is written once.
+// may call it at once: each span is written once. In one process, passes must not overlap.
 func (r *Recorder) Pass(ctx context.Context) (int, error) {
 	state, err := models.ReadHistoryState(ctx, r.DB, nil)
 	if err != nil {
@@ -58,6 +60,10 @@ func (r *Recorder) Pass(ctx context.Context) (int, error) {
 	if written += n; err != nil {
 		return written, err
 	}
+	minute := state.Now.Truncate(time.Minute)
+	if written == 0 && minute.Equal(r.summed) {
+		return 0, nil // there is nothing new to sum up
+	}
 	for i := 1; i < len(spans); i++ {
 		n, err := r.sumUp(ctx, state, spans[i-1], spans[i])
 		if written += n; err != nil {
@@ -69,6 +75,7 @@ func (r *Recorder) Pass(ctx context.Context) (int, error) {
 			return written, fmt.Errorf("delete old history: %w", err)
 		}
 	}
+	r.summed = minute
 	return written, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -20,8 +21,13 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// FollowEvery is how often a process looks for changes of the catalogue by other processes.
-const FollowEvery = time.Second
+const (
+	// topic is the topic of changes of the catalogue.
+	topic = "catalogue"
+	// followEvery is how often a process looks for changes of the catalogue by other processes, since
+	// notifications may be lost.
+	followEvery = 5 * time.Second
+)
 
 // Registry applies and removes entries of the catalogue, and keeps a process's snapshot
 // current.
@@ -30,6 +36,8 @@ type Registry struct {
 	Catalogue *catalogue.Catalogue
 	// Folder has the entries of REELAY_MODELS, or is nil. Pass writes them once.
 	Folder *catalogue.Source
+	// Notifications tell other processes of changes. If nil, these find them a few seconds later.
+	Notifications jobs.Notifications
 
 	seeded bool
 }
@@ -129,6 +137,9 @@ func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx b
 	if err != nil {
 		return err
 	}
+	if r.Notifications != nil {
+		r.Notifications.Publish(context.WithoutCancel(ctx), topic)
+	}
 	return r.read(ctx)
 }
 
@@ -214,6 +225,13 @@ func (r *Registry) Seed(ctx context.Context, source *catalogue.Source, origin ca
 		}
 		return nil
 	})
+}
+
+// Follow keeps the snapshot current until ctx ends.
+func (r *Registry) Follow(ctx context.Context) error {
+	changed := periodic.NewWake()
+	defer r.Notifications.Subscribe(ctx, topic, changed.Send)()
+	return periodic.EveryOr(ctx, "catalogue", followEvery, changed, r.Pass)
 }
 
 // Pass makes the newest state of the catalogue this process's snapshot.

@@ -35,8 +35,9 @@ type Runner struct {
 }
 
 const (
-	// Every is how often a process looks for what is due.
-	Every = 250 * time.Millisecond
+	// lookEvery is how often more slots are looked for while some are under way, and the least time
+	// that a slot waits for another one.
+	lookEvery = 250 * time.Millisecond
 	// fireAgain is how long a slot belongs to the process that took it. After that, another one
 	// submits; since the slot is the idempotency key, at worst again.
 	fireAgain = 3 * time.Second
@@ -176,7 +177,7 @@ func (r *Runner) clear(ctx context.Context, s *schedules.Schedule, slot *schedul
 	if i := slices.IndexFunc(open, schedules.OpenRun.Pending); i >= 0 && timed(slot) {
 		// It is not known yet whether what that slot submits will run beside this one's.
 		slot.Reason = fmt.Sprintf("it waits for the slot of %s", text.Moment(open[i].At.UTC(), time.Now()))
-		return false, false, schedules.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, Every))
+		return false, false, schedules.DelaySlot(ctx, r.DB, slot, max(open[i].Wait, lookEvery))
 	}
 	for _, run := range slices.Backward(open) {
 		switch {

@@ -89,9 +89,9 @@ func (f *firing) take(ctx context.Context) (int, error) {
 	return len(taken), nil
 }
 
-// wait waits until some slots under way have ended, for at most Every: others may be due by then.
+// wait waits until some slots under way have ended, for at most lookEvery: others may be due by then.
 func (f *firing) wait(ctx context.Context) {
-	tick := time.NewTimer(Every)
+	tick := time.NewTimer(lookEvery)
 	defer tick.Stop()
 	for enough := min(fireTurn, len(f.under)); enough > 0; enough-- {
 		select {

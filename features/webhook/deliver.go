@@ -73,12 +73,12 @@ type Deliverer struct {
 	// Observe, if not nil, is told how each try ended: delivered, failed or given_up.
 	Observe func(outcome string)
 
-	wake chan struct{}
+	wake periodic.Wake
 }
 
 // NewDeliverer makes a deliverer.
 func NewDeliverer(db *bun.DB, sealer *seal.Sealer, summaries *wire.Summaries, sender Poster, publicURL string) *Deliverer {
-	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: make(chan struct{}, 1)}
+	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: periodic.NewWake()}
 }
 
 const (
@@ -87,8 +87,6 @@ const (
 	deliverySlots = 128
 	// deliveryClaim is longer than a try takes.
 	deliveryClaim = 45 * time.Second
-	// deliverEvery is how often a process looks for due deliveries.
-	deliverEvery = time.Second
 	// deliverDrain is how long tries may take to finish when the process ends.
 	deliverDrain = 5 * time.Second
 )
@@ -98,14 +96,9 @@ const (
 var webhookBounds = webhooks.Bounds{PerEndpoint: 8, PerAccount: 16, Failing: 1}
 
 // Wake makes Run look for due deliveries now.
-func (d *Deliverer) Wake() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
-}
+func (d *Deliverer) Wake() { d.wake.Send() }
 
-// Run delivers what is due until ctx ends. It then lets running tries finish.
+// Run delivers what is due until ctx ends, whenever Wake is called. It then lets running tries finish.
 func (d *Deliverer) Run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -114,7 +107,7 @@ func (d *Deliverer) Run(ctx context.Context) error {
 	defer tries.Wait()
 	busy := make(chan struct{}, deliverySlots)
 	log := periodic.Log{Name: "deliver webhooks"}
-	for ctx.Err() == nil {
+	for d.wake.Wait(ctx) {
 		claimed, err := d.claim(work, deliverySlots-len(busy))
 		log.Note(ctx, err)
 		for _, delivery := range claimed {
@@ -124,11 +117,6 @@ func (d *Deliverer) Run(ctx context.Context) error {
 				<-busy
 				d.Wake() // its endpoint may have more
 			})
-		}
-		select {
-		case <-d.wake:
-		case <-time.After(deliverEvery):
-		case <-ctx.Done():
 		}
 	}
 	return nil

@@ -299,10 +299,7 @@ func (w *Endpoints) Redeliver(ctx context.Context, p jobs.Principal, id models.W
 		if err := webhooks.UpdateDelivery(ctx, tx, delivery, 0); err != nil {
 			return err
 		}
-		if err := p.AuditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), jobs.Payload{"endpoint": endpoint.ID}); err != nil {
-			return err
-		}
-		return models.InsertOutbox(ctx, tx, change.WebhookDueMessage(delivery.EventID))
+		return p.AuditOf(ctx, tx, "redeliverWebhook", endpoint.AccountID, string(id), jobs.Payload{"endpoint": endpoint.ID})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redeliver %s", id)

@@ -6,7 +6,6 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/models/webhooks"
@@ -50,7 +49,7 @@ func (w *Endpoints) Test(ctx context.Context, p jobs.Principal, id models.Webhoo
 	return delivery, nil
 }
 
-// writeTest inserts the event, the delivery and the outbox message of a test.
+// writeTest inserts the event and the delivery of a test.
 func writeTest(ctx context.Context, tx bun.Tx, endpoint *webhooks.Endpoint) (*webhooks.Delivery, error) {
 	now, err := postgres.Now(ctx, tx)
 	if err != nil {
@@ -67,8 +66,5 @@ func writeTest(ctx context.Context, tx bun.Tx, endpoint *webhooks.Endpoint) (*we
 	if err := webhooks.InsertDeliveries(ctx, tx, []*webhooks.Delivery{delivery}); err != nil {
 		return nil, err
 	}
-	if delivery, err = webhooks.GetDelivery(ctx, tx, delivery.ID); err != nil {
-		return nil, err
-	}
-	return delivery, models.InsertOutbox(ctx, tx, change.WebhookDueMessage(event.ID))
+	return webhooks.GetDelivery(ctx, tx, delivery.ID)
 }

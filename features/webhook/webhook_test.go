@@ -15,6 +15,8 @@ import (
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
@@ -342,6 +344,22 @@ func TestWebhook(t *testing.T) {
 		stop()
 		require.NoError(t, <-ended)
 		require.True(t, jobstest.Deliveries(t, s, job.ID)[0].Delivered(), "what was under way is finished")
+	})
+
+	t.Run("IsAnnouncedToControl", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		told := make(chan struct{}, 10)
+		defer s.Notifier.Notifications.Subscribe(t.Context(), change.TopicDue, func() { told <- struct{}{} })()
+		jobstest.CancelledJob(t, s) // nobody wants to know
+		jobstest.Hook(t, s, jobstest.NewReceiver(t))
+
+		job := jobstest.CancelledJob(t, s)
+
+		testrun.Receive(t, "the announcement", told)
+		require.Empty(t, told)
+		require.Len(t, jobstest.Deliveries(t, s, job.ID), 1)
 	})
 
 	t.Run("IsSentAgainAfterACrash", func(t *testing.T) {

@@ -20,11 +20,11 @@ type Periods struct {
 // period: the first caller in each period must. left is the remaining time of the
 // period, by PostgreSQL's clock.
 func (p *Periods) Claim(ctx context.Context, name string, every time.Duration) (mine bool, left time.Duration, err error) {
-	mine, left, err = models.ClaimPass(ctx, p.DB, name, every)
+	claims, err := models.ClaimPasses(ctx, p.DB, []models.PassPeriod{{Name: name, Every: every}})
 	if err != nil {
 		return false, 0, fmt.Errorf("claim a period of the pass %s: %w", name, err)
 	}
-	return mine, left, nil
+	return claims[name].Mine, claims[name].Left, nil
 }
 
 // Log logs the failures of a periodic task, but not each one: while a store is away, most runs fail,
@@ -77,11 +77,17 @@ func (l *Log) Note(ctx context.Context, err error) {
 // Every calls pass until ctx ends, about each interval, with jitter so that
 // replicas spread out. It logs failures and continues.
 func Every(ctx context.Context, name string, interval time.Duration, pass func(context.Context) error) error {
+	return EveryOr(ctx, name, interval, nil, pass)
+}
+
+// EveryOr is Every for a pass that is also called when it is woken.
+func EveryOr(ctx context.Context, name string, interval time.Duration, woken Wake, pass func(context.Context) error) error {
 	log := Log{Name: name}
 	for {
 		log.Note(ctx, pass(ctx))
 		select {
 		case <-time.After(interval*9/10 + rand.N(interval/5)):
+		case <-woken:
 		case <-ctx.Done():
 			return nil
 		}
@@ -94,4 +100,27 @@ func Rest(ctx context.Context, long time.Duration) {
 	case <-time.After(long):
 	case <-ctx.Done():
 	}
+}
+
+// Wake wakes a loop. Any number of calls of Send before the loop waits wake it once.
+type Wake chan struct{}
+
+// NewWake returns a wake that nobody has sent.
+func NewWake() Wake { return make(Wake, 1) }
+
+// Send wakes the loop, now or when it waits next.
+func (w Wake) Send() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// Wait waits for a wake. It returns false once ctx has ended.
+func (w Wake) Wait(ctx context.Context) bool {
+	select {
+	case <-w:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }

@@ -30,10 +30,11 @@ type Change struct {
 	Events []*models.JobEvent
 	// dead is set when the run failed for good.
 	dead *models.DeadLetter
-	// others are the changes of jobs that depended on this one, and unsettled means that the
-	// Settler has to change further ones.
-	others    []*Change
-	Unsettled bool
+	// others are the changes of jobs that depended on this one.
+	others []*Change
+	// Due means that control processes have something to do once this is committed: further jobs to
+	// settle, webhooks to send, or images to fetch.
+	Due bool
 	// Thumbnail means that the job got a thumbnail.
 	Thumbnail bool
 	// NeverPaused means that the job's queue is known not to have been closed while it waited.

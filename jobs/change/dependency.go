@@ -77,7 +77,7 @@ func (s *Settlement) Run(ctx context.Context, tx bun.Tx, awaited []models.JobID)
 		return err
 	}
 	first := s.Over[awaited[0]]
-	first.Unsettled = first.Unsettled || s.left > 0
+	first.Due = first.Due || s.left > 0
 	if len(s.changed) == 0 {
 		return nil
 	}

@@ -112,9 +112,6 @@ func (c *Change) topics() []string {
 	if c.DueSoon() {
 		news = append(news, TopicDue)
 	}
-	if c.Unsettled {
-		news = append(news, TopicUnsettled)
-	}
 	return news
 }
 
@@ -205,19 +202,19 @@ func (n *Notifier) Log(ctx context.Context, err error) {
 const (
 	// TopicChanges is the topic of changes of any job's status.
 	TopicChanges = "jobs"
-	// TopicDue is the topic of jobs whose time comes soon.
+	// TopicDue is the topic of work for control processes that is due before they look for it by
+	// themselves.
 	TopicDue = "due"
-	// TopicUnsettled is the topic of ends that leave jobs to the Settler.
-	TopicUnsettled = "unsettled"
 )
 
-// DueSoon reports whether the job waits for a time that may come before a process that has just
-// looked for due jobs looks again. The commit may take as long as a pause.
+// DueSoon reports whether control processes have something to do for the change, or the job waits for
+// a time that may come before a process that has just looked for work looks again. The commit may take
+// as long as a pause.
 func (c *Change) DueSoon() bool {
 	delayed := c.Job.Status == models.JobScheduled || c.Job.Status == models.JobBlocked && c.Job.BlockedBy == 0
-	return delayed && c.Job.RunAt.Sub(c.Now) < 2*DueEvery
+	return c.Due || delayed && c.Job.RunAt.Sub(c.Now) < 2*DueEvery
 }
 
-// DueEvery is how often a process looks for due jobs although it knows of none: a notification may be
-// lost.
+// DueEvery is how often a control process looks for work although it knows of none: a notification
+// may be lost.
 const DueEvery = time.Second

@@ -58,10 +58,9 @@ func WriteAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes
 		w = models.Writes{Starts: w.Starts}
 	}
 	if len(over) > announcedLast {
-		if err := Announce(ctx, tx, over, changes[0].Now); err != nil {
+		if err := Announce(ctx, tx, changes); err != nil {
 			return err
 		}
-		over = nil
 	}
 	if err := sayReady(ctx, tx, changes); err != nil {
 		return err
@@ -84,7 +83,10 @@ func WriteAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes
 	if err := enterLanes(ctx, tx, changes); err != nil {
 		return err
 	}
-	return Announce(ctx, tx, over, changes[0].Now)
+	if len(over) > announcedLast {
+		return nil
+	}
+	return Announce(ctx, tx, changes)
 }
 
 // RowsOf adds the rows of changes to w.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
@@ -21,36 +19,6 @@ import (
 type Settler struct {
 	DB       *bun.DB
 	Notifier *Notifier
-}
-
-const (
-	// settleEvery is how often a process looks for dependencies to settle although it knows of none.
-	settleEvery = time.Second
-	// settleRest is the least time between two passes.
-	settleRest = 10 * time.Millisecond
-)
-
-// Run settles dependencies until ctx ends. Every control process runs it: they share what there is.
-func (s *Settler) Run(ctx context.Context) error {
-	soon := make(chan struct{}, 1)
-	defer s.Notifier.Notifications.Subscribe(ctx, TopicUnsettled, func() {
-		select {
-		case soon <- struct{}{}:
-		default:
-		}
-	})()
-	log := periodic.Log{Name: "settle"}
-	for ctx.Err() == nil {
-		_, err := s.Settle(ctx)
-		log.Note(ctx, err)
-		periodic.Rest(ctx, settleRest)
-		select {
-		case <-soon:
-		case <-time.After(settleEvery):
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }
 
 // Settle settles all dependencies that ends have left, each part in its own transaction, and returns

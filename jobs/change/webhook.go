@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
@@ -37,14 +35,9 @@ func webhookEvent(format webhooks.Format, end models.JobStatus) string {
 	return "job." + strings.ToLower(string(end))
 }
 
-// WebhookDue is the outbox message that an event is to be delivered. It is only a hint: the
-// deliveries are rows.
-type WebhookDue struct {
-	EventID models.WebhookEventID `json:"eventId"`
-}
-
-// Announce writes the webhook events and deliveries in the transaction that ends the runs.
-func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time) error {
+// Announce writes the webhook events and deliveries in the transaction in which changes end runs.
+func Announce(ctx context.Context, tx bun.Tx, changes []*Change) error {
+	ended := EndedBy(changes)
 	if len(ended) == 0 {
 		return nil
 	}
@@ -67,7 +60,7 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	for _, job := range ended {
 		event := &webhooks.Event{
 			ID: models.NewWebhookEventID(), AccountID: job.AccountID, JobID: job.ID, Run: job.Run,
-			Type: webhookEvent(webhooks.FormatStandard, job.Status), CreatedAt: at,
+			Type: webhookEvent(webhooks.FormatStandard, job.Status), CreatedAt: changes[0].Now,
 		}
 		if to := address(event, job, endpoints[job.AccountID]); len(to) > 0 {
 			events, deliveries = append(events, event), append(deliveries, to...)
@@ -85,7 +78,8 @@ func Announce(ctx context.Context, tx bun.Tx, ended []*models.Job, at time.Time)
 	}); err != nil {
 		return fmt.Errorf("write the webhook deliveries: %w", err)
 	}
-	return apierror.Wrap(models.InsertOutbox(ctx, tx, WebhookDueMessage(events[0].ID)), "write the outbox")
+	changes[0].Due = true
+	return nil
 }
 
 // eventsOf returns the events' names, in all formats, for the ends of these jobs.
@@ -124,15 +118,6 @@ func address(event *webhooks.Event, job *models.Job, endpoints []*webhooks.Endpo
 		})
 	}
 	return deliveries
-}
-
-// WebhookDueMessage is the outbox message that says that an event has deliveries that are due.
-func WebhookDueMessage(id models.WebhookEventID) *models.OutboxMessage {
-	message, err := json.Marshal(WebhookDue{EventID: id})
-	if err != nil {
-		panic(fmt.Sprintf("webhook message: %v", err)) // it is made of plain values only
-	}
-	return &models.OutboxMessage{Kind: models.OutboxWebhookDue, Payload: message}
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
@@ -31,6 +30,7 @@ func countWorkflows(ctx context.Context, tx bun.Tx, changes []*Change) error {
 		return fmt.Errorf("count the nodes of workflows: %w", err)
 	}
 	ended := slices.DeleteFunc(counted, func(w *models.Workflow) bool { return w.Open > 0 })
+	changes[0].Due = changes[0].Due || len(ended) > 0
 	return AnnounceWorkflows(ctx, tx, ended)
 }
 
@@ -93,9 +93,6 @@ func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow)
 		}
 		if err := webhooks.InsertDeliveries(ctx, tx, deliveries); err != nil {
 			return fmt.Errorf("write the webhook deliveries: %w", err)
-		}
-		if err := models.InsertOutbox(ctx, tx, WebhookDueMessage(event.ID)); err != nil {
-			return apierror.Wrap(err, "write the outbox")
 		}
 	}
 	return nil

@@ -37,6 +37,8 @@ type Estimator struct {
 	took     time.Duration // without rests
 
 	warmth atomic.Pointer[warmth]
+	// asked reports whether somebody has used the forecast since the newest refresh.
+	asked atomic.Bool
 }
 
 const (
@@ -59,6 +61,7 @@ const (
 // Refresh reads a new forecast.
 func (e *Estimator) Refresh(ctx context.Context) error {
 	begun := time.Now()
+	e.asked.Store(false)
 	o, err := readForecast(ctx, e.DB, e.Catalogue.Current(), e.LateAfter)
 	if err != nil {
 		return fmt.Errorf("refresh the outlook: %w", err)
@@ -70,11 +73,15 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the forecast if a refresh costs less than its share of the time, or if the forecast
-// is almost stale.
+// Pass refreshes the forecast if somebody has used it and a refresh costs less than its share of the
+// time, or if it is almost stale.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
-	rest := min(refreshShare*e.took, staleAfter/2) - time.Since(e.at)
+	rest := staleAfter / 2
+	if e.asked.Load() {
+		rest = min(rest, refreshShare*e.took)
+	}
+	rest -= time.Since(e.at)
 	e.mu.Unlock()
 	if rest > 0 {
 		return nil
@@ -87,6 +94,7 @@ func (e *Estimator) Look(use func(*Forecast)) {
 	if e == nil {
 		return
 	}
+	e.asked.Store(true)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.forecast != nil && time.Since(e.at) < staleAfter {

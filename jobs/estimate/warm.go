@@ -75,6 +75,7 @@ func (e *Estimator) WarmFor(job *models.Job, on *models.Worker, waited, target t
 	if e == nil || job.Needs.Now() {
 		return best, false
 	}
+	e.asked.Store(true)
 	known := e.warmth.Load()
 	if known == nil {
 		return best, false

@@ -57,8 +57,6 @@ const (
 	// fetchClaim is how long a process keeps its claim on the images of a job. Their fetches take
 	// less: there are maxFetches at most.
 	fetchClaim = 3 * time.Minute
-	// fetchEvery is how often a process looks for images to fetch.
-	fetchEvery = 500 * time.Millisecond
 	// MaxFetchTries is how often an image is requested: retries follow after 5 s, 10 s, 20 s
 	// and 40 s.
 	MaxFetchTries   = 5
@@ -69,24 +67,28 @@ const (
 	giveBackTime = 2 * time.Second
 )
 
-// Run fetches images until ctx ends, and gives back those that are in progress then.
-func (f *InputFetcher) Run(ctx context.Context) error {
+// Run fetches images until ctx ends, whenever due says that some are due, and gives back those that
+// are in progress then.
+func (f *InputFetcher) Run(ctx context.Context, due periodic.Wake) error {
 	slots := make(chan struct{}, fetchesAtOnce)
 	var fetches sync.WaitGroup
 	defer fetches.Wait()
-	return periodic.Every(ctx, "fetch images", fetchEvery, func(ctx context.Context) error {
+	log := periodic.Log{Name: "fetch images"}
+	for due.Wait(ctx) {
 		claimed, err := f.claim(ctx, cap(slots)-len(slots))
+		log.Note(ctx, err)
 		for _, fetch := range claimed {
 			slots <- struct{}{}
 			fetches.Go(func() {
-				defer func() { <-slots }()
 				if err := f.fetch(ctx, fetch); err != nil {
 					slog.ErrorContext(ctx, "fetching an image failed because of an internal error", "job", fetch.JobID, "error", err)
 				}
+				<-slots
+				due.Send() // another image may wait for the place
 			})
 		}
-		return err
-	})
+	}
+	return nil
 }
 
 // Pass fetches the images that are due, one after the other, and returns how many it claimed.

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/operate"
@@ -211,7 +212,9 @@ func TestInputFetch(t *testing.T) {
 		job := submitFrom(t, s, from.url)
 		ending, end := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
-		go func() { ended <- s.Fetcher.Run(ending) }()
+		due := periodic.NewWake()
+		due.Send()
+		go func() { ended <- s.Fetcher.Run(ending, due) }()
 		<-reached
 
 		end()

@@ -24,7 +24,7 @@ type Presence struct {
 	// Settings are the process's settings, as SafeSettings returns them. A change is recorded.
 	Settings map[string]string
 
-	process  uuid.UUID // known after the first pass
+	process  uuid.UUID // known since the first pass
 	recorded bool
 }
 
@@ -46,14 +46,11 @@ const (
 func (p *Presence) Pass(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
-	if err := models.WritePresence(ctx, p.DB, p.Kind, gapLength); err != nil {
-		return fmt.Errorf("write the presence of %s: %w", p.Kind, err)
-	}
 	if p.process == uuid.Nil {
 		p.process = uuid.New()
 	}
 	self := &models.Process{ID: p.process, Kind: p.Kind, Version: p.Version, Host: p.Host}
-	if err := models.WriteReplica(ctx, p.DB, self, processKept); err != nil {
+	if err := models.WritePresence(ctx, p.DB, self, gapLength, processKept); err != nil {
 		return fmt.Errorf("write that this process runs: %w", err)
 	}
 	if !p.recorded {
@@ -61,12 +58,6 @@ func (p *Presence) Pass(ctx context.Context) error {
 			return err
 		}
 		p.recorded = true
-	}
-	if p.Kind != models.ProcessAPI {
-		return nil
-	}
-	if err := models.WriteAPIProcess(ctx, p.DB, p.process, gapLength, processKept); err != nil {
-		return fmt.Errorf("write the presence of this process: %w", err)
 	}
 	return nil
 }

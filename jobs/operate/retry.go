@@ -133,7 +133,9 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*change.Change, o openi
 		if err := rewait(ctx, tx, changes[0].Now, ids); err != nil {
 			return err
 		}
-		if changes[0].Unsettled, err = all.Seen.Confirm(ctx, tx, ids); err != nil || o.last == nil {
+		unsettled, err := all.Seen.Confirm(ctx, tx, ids)
+		changes[0].Due = changes[0].Due || unsettled
+		if err != nil || o.last == nil {
 			return err
 		}
 		return o.last()
@@ -172,6 +174,7 @@ func renew(ctx context.Context, c *change.Change, o opening, all inputs.Relation
 	c.Note(o.event, jobs.Payload{"lane": lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
 	if job.BlockedBy = depends.Count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
+		c.Due = c.Due || depends.Fetch
 		c.Note(models.EventBlocked, jobs.Payload{"openDependencies": depends.Open, "fetch": depends.Fetch})
 		return nil
 	}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
-	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -35,43 +33,7 @@ const (
 	dueBatches = 100
 	// dueLimit bounds the jobs of one pass of Expire and Slack. The next pass takes the rest.
 	dueLimit = 500
-	// dueRest is the least time between two passes, so that news of many jobs costs few passes.
-	dueRest = 10 * time.Millisecond
 )
-
-// Run queues jobs at their start time until ctx ends. It sleeps until the next job is due, by
-// PostgreSQL's clock, or a job is announced whose time may come before the next look. Every
-// control process runs it: they share the jobs that are due.
-func (s *Releaser) Run(ctx context.Context) error {
-	soon := make(chan struct{}, 1)
-	defer s.Notifier.Notifications.Subscribe(ctx, change.TopicDue, func() {
-		select {
-		case soon <- struct{}{}:
-		default:
-		}
-	})()
-	log := periodic.Log{Name: "due"}
-	for ctx.Err() == nil {
-		began := time.Now()
-		// Before the pass, so that a job that becomes due meanwhile is not overlooked.
-		wait, err := models.UntilDue(ctx, s.DB, change.DueEvery)
-		if err != nil {
-			wait = change.DueEvery
-		}
-		n, failed := s.Due(ctx)
-		log.Note(ctx, errors.Join(err, failed))
-		if n >= dueBatch*dueBatches {
-			continue
-		}
-		periodic.Rest(ctx, dueRest)
-		select {
-		case <-soon:
-		case <-time.After(wait - time.Since(began)):
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
 
 // Due queues the jobs that waited only for their start time, in the order of the lanes, and
 // returns how many it queued: 50,000 at most. If a batch fails, its jobs are queued one by one,

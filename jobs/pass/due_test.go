@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -140,9 +138,9 @@ func TestDue(t *testing.T) {
 			require.NoError(t, err)
 			return n
 		}
-		wait, err := models.UntilDue(t.Context(), s.DB, 2*time.Hour)
+		agenda, err := models.ReadAgenda(t.Context(), s.DB)
 		require.NoError(t, err)
-		require.InDelta(t, time.Hour, wait, float64(time.Minute))
+		require.InDelta(t, time.Hour, agenda.Next, float64(time.Minute))
 		require.Zero(t, due())
 
 		s.Set(t, 2*time.Hour)
@@ -201,45 +199,5 @@ func TestDue(t *testing.T) {
 		n, err := s.Releaser.Due(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-	})
-}
-
-func TestSchedulerRun(t *testing.T) {
-	t.Parallel()
-
-	t.Run("QueuesAJobAtItsTimeInAnyProcess", func(t *testing.T) {
-		t.Parallel()
-
-		s := jobstest.New(t)
-		ctx, stop := context.WithCancel(t.Context())
-		var processes sync.WaitGroup
-		for range 2 {
-			processes.Go(func() { _ = s.Releaser.Run(ctx) })
-		}
-		defer processes.Wait()
-		defer stop()
-		at := time.Now().Add(1200 * time.Millisecond)
-		job := jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.RunAt = &at })
-		require.Equal(t, models.JobScheduled, job.Status)
-
-		testrun.Eventually(t, "the job is queued", func() bool { return s.Reload(t, job.ID).Status == models.JobQueued })
-
-		require.False(t, s.Reload(t, job.ID).QueuedAt.Before(job.RunAt), "not early")
-	})
-
-	t.Run("IsWokenForAJobThatIsDueBeforeItsNextLook", func(t *testing.T) {
-		t.Parallel()
-
-		s := jobstest.New(t)
-		woken := 0
-		defer s.Notifier.Notifications.Subscribe(t.Context(), change.TopicDue, func() { woken++ })()
-		submit := func(ahead time.Duration) {
-			jobstest.SubmitAs(t, s, s.Client, func(in *submit.Submission) { in.RunAt = new(time.Now().Add(ahead)) })
-		}
-
-		submit(time.Hour)
-		require.Zero(t, woken, "the next look is in time")
-		submit(time.Second)
-		require.Equal(t, 1, woken)
 	})
 }

@@ -109,7 +109,7 @@ func (b *submitBatch) writeInputs(ctx context.Context) error {
 		}
 		sources = append(sources, inputs.SourcesOf(c.Job.ID, one.stored.Results)...)
 		if len(inputs.Remotes(one.files)) > 0 {
-			remote = append(remote, c.Job)
+			remote, c.Due = append(remote, c.Job), true
 		}
 	}
 	if err := postgres.InBatches(sources, func(some []models.JobSource) error { return models.InsertSources(ctx, b.tx, some) }); err != nil {
@@ -177,7 +177,7 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	if err := change.WriteRows(ctx, b.tx, failed, change.RowsOf(failed, models.Writes{})); err != nil {
 		return fmt.Errorf("fail jobs with their parents: %w", err)
 	}
-	return change.Announce(ctx, b.tx, change.EndedBy(failed), b.start.Now)
+	return change.Announce(ctx, b.tx, failed)
 }
 
 // count locks the parents that had not ended, and the account, and counts the jobs that wait.
@@ -191,7 +191,7 @@ func (b *submitBatch) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waiting[0].Unsettled, b.unsettled = unsettled, unsettled
+	waiting[0].Due, b.unsettled = waiting[0].Due || unsettled, unsettled
 	queued := map[models.Tier]int{}
 	for _, c := range waiting {
 		if c.Job.Status == models.JobQueued {
@@ -224,9 +224,6 @@ func publishSubmitted(ctx context.Context, n *change.Notifier, changes []*change
 		}
 		if c.DueSoon() && !slices.Contains(news, change.TopicDue) {
 			news = append(news, change.TopicDue)
-		}
-		if c.Unsettled {
-			news = append(news, change.TopicUnsettled)
 		}
 	}
 	if len(changes) == 0 {

@@ -24,6 +24,8 @@ import (
 const (
 	// connectTimeout bounds the wait for a connection, new or from the pool.
 	connectTimeout = 2 * time.Second
+	// spareTime is how long a connection stays open that nobody needs. Each costs the server some 3 MB.
+	spareTime = 2 * time.Minute
 	// pingTimeout bounds the check of an idle connection.
 	pingTimeout = time.Second
 	// statementTimeout bounds a statement, including its waits for locks.
@@ -64,6 +66,7 @@ func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*p
 	}
 	cfg.MaxConns = int32(maxConns)
 	cfg.PingTimeout = pingTimeout
+	cfg.MaxConnIdleTime = spareTime
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	// bun writes the arguments into each statement, so that hardly any two are the same. To
 	// prepare and cache them would cost a second round trip for nothing. run uses another

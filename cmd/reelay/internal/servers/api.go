@@ -18,7 +18,6 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/fleet"
-	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/graph"
@@ -153,7 +152,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
-	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
+	group.Go(func() error { return s.registry.Follow(ctx) })
 	group.Go(func() error { return periodic.Every(ctx, "estimates", estimate.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error {
 		return periodic.Every(ctx, "checkpoint plans", checkpoints.RefreshEvery, s.checkpoints.Pass)

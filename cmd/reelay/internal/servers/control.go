@@ -12,8 +12,6 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/features/prices"
-	"github.com/reelay/reelay/features/registry"
-	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/features/wire"
@@ -67,10 +65,12 @@ const (
 	retryEvery      = time.Second
 	sweepEvery      = 5 * time.Second
 	mendEvery       = time.Second
-	relayEvery      = 200 * time.Millisecond
+	relayPause      = 200 * time.Millisecond
 	scaleEvery      = time.Second
+	scaleRest       = 10 * time.Second
 	yieldEvery      = 5 * time.Second
 	quarantineEvery = 5 * time.Second
+	quarantineRest  = 15 * time.Second
 	objectsEvery    = 10 * time.Second
 	upkeepEvery     = time.Minute
 	eventsEvery     = time.Hour
@@ -78,15 +78,17 @@ const (
 	bulkSweepEvery  = time.Minute
 	promoteEvery    = 5 * time.Second
 	learnEvery      = 5 * time.Second
+	learnRest       = time.Minute
 	analyzeEvery    = 5 * time.Second
+	analyzeRest     = time.Minute
 )
 
-// control runs the periodic passes and the handlers of the lanes until ctx ends. All
-// control processes can run every pass; each tick goes to one of them. Loops that wait for their work run in each.
+// control runs the passes and the handlers of the lanes until ctx ends. All control processes can
+// run every pass, and share the work.
 func (s *stack) control(ctx context.Context) error {
 	reaper := &lease.Reaper{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	presence := presenceOf(s.db, models.ProcessControl)
-	scheduler := &pass.Releaser{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	releaser := &pass.Releaser{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 	readier := &pass.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &pass.Promoter{DB: s.db, Notifier: s.notifier}
@@ -115,76 +117,83 @@ func (s *stack) control(ctx context.Context) error {
 		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
-	group.Go(func() error { return periodic.Every(ctx, "catalogue", registry.FollowEvery, s.registry.Pass) })
-	group.Go(func() error { return periodic.Every(ctx, "relay the outbox", relayEvery, counted(relay.Pass)) })
+	group.Go(func() error { return s.registry.Follow(ctx) })
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
+	group.Go(func() error { return periodic.Every(ctx, "mend", mendEvery, readier.Mend) })
 	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
-	group.Go(func() error { return scheduler.Run(ctx) })
-	group.Go(func() error { return (&change.Settler{DB: s.db, Notifier: s.notifier}).Run(ctx) })
 	schedules := s.schedules(s.submitter())
-	// Apart, so that slow submits never delay the decision on slots.
-	group.Go(func() error { return periodic.Every(ctx, "decide on slots", schedule.Every, counted(schedules.Decide)) })
-	group.Go(func() error { return periodic.Every(ctx, "fire slots", schedule.Every, counted(schedules.Fire)) })
 	workflows := s.workflows(s.submitter())
 	fetcher := &inputs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
-	group.Go(func() error { return fetcher.Run(ctx) })
-	group.Go(func() error {
-		return tasks.Run(ctx, tasks.Config{
-			Redis: s.asynq,
-			Ready: readier.Ready, Deliver: deliverer.Wake,
-			Claim: (&periodic.Periods{DB: s.db}).Claim,
-			Passes: []tasks.Pass{
-				{Name: "reap", Every: reapEvery, Run: counted(reaper.Reap)},
-				{Name: "silent", Every: silentEvery, Run: counted(reaper.Silent)},
-				{Name: "overdue", Every: overdueEvery, Run: counted(reaper.Overdue)},
-				{Name: "expire", Every: expireEvery, Run: counted(scheduler.Expire)},
-				{Name: "slack", Every: expireEvery, Run: counted(scheduler.Slack)},
-				{Name: "retry parents", Every: retryEvery, Run: counted(workflows.RetryParents)},
-				{Name: "finish cancels", Every: retryEvery, Run: counted(workflows.FinishCancels)},
-				{Name: "sweep", Every: sweepEvery, Run: readier.Sweep},
-				{Name: "promote", Every: promoteEvery, Run: counted(promoter.Promote)},
-				{Name: "learn", Every: learnEvery, Run: counted((&lease.Learner{DB: s.db}).Learn)},
-				{Name: "mend", Every: mendEvery, Run: readier.Mend},
-				{Name: "advice", Every: fleet.AdviseEvery, Run: adviser.Pass},
-				{Name: "prices", Every: prices.Every, Run: follower.Pass},
-				{Name: "scale", Every: scaleEvery, Run: scaler.Scale},
-				{Name: "quarantine", Every: quarantineEvery, Run: counted(quarantiner.Pass)},
-				{Name: "yield", Every: yieldEvery, Run: counted(yielder.Yield)},
-				{Name: "analyze", Every: analyzeEvery, Run: counted(upkeep.Analyze)},
-				{Name: "delete objects", Every: objectsEvery, Run: counted(upkeep.DeleteObjects)},
-				{Name: "find orphans", Every: objectsEvery, Run: counted(upkeep.FindOrphans)},
-				{Name: "review artifacts", Every: objectsEvery, Run: counted(upkeep.ReviewArtifacts)},
-				{Name: "review inputs", Every: upkeepEvery, Run: counted(upkeep.ReviewInputs)},
-				{Name: "forget uploads", Every: upkeepEvery, Run: counted(upkeep.ForgetUploads)},
-				{Name: "forget jobs", Every: upkeepEvery, Run: counted(upkeep.ForgetJobs)},
-				{Name: "forget the rest", Every: upkeepEvery, Run: counted(upkeep.ForgetRest)},
-				{Name: "keep events", Every: eventsEvery, Run: counted(upkeep.KeepEvents)},
-				{Name: "history", Every: history.Every, Run: counted((&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass)},
-				{Name: "alerts", Every: alert.Every,
-					Run: counted((&alert.Evaluator{DB: s.db, History: &history.Timeline{DB: s.db}, Config: s.cfg.alerts}).Pass)},
-				{Name: "alert notices", Every: alert.NotifyEvery, Run: counted(notifier.Pass)},
-				{Name: "alert digest", Every: upkeepEvery, Run: counted(notifier.Digest)},
-				{Name: "forget alerts", Every: eventsEvery, Run: counted(notifier.Forget)},
-				{Name: "bulk", Every: bulkEvery, Run: counted(bulk.Pass)},
-				{Name: "delete videos", Every: objectsEvery, Run: counted(s.videos(s.submitter()).Sweep)},
-				{Name: "forget slots", Every: upkeepEvery, Run: counted(schedules.Forget)},
-				{Name: "forget workflows", Every: upkeepEvery, Run: counted(func(ctx context.Context) (int, error) {
-					return workflows.Forget(ctx, s.cfg.retention.Jobs)
-				})},
-				{Name: "bulk sweep", Every: bulkSweepEvery, Run: counted(bulk.Sweep)},
-			},
-		})
-	})
+	fetches := periodic.NewWake()
+	group.Go(func() error { return fetcher.Run(ctx, fetches) })
+	group.Go(func() error { return tasks.Run(ctx, tasks.Config{Redis: s.asynq, Ready: readier.Ready}) })
+	settler := &change.Settler{DB: s.db, Notifier: s.notifier}
+	timeline := &history.Timeline{DB: s.db}
+	agenda := &pass.Agenda{DB: s.db, Notifications: s.notifier.Notifications, Passes: []pass.Pass{
+		{Name: "due", On: models.WorkDelayed, Run: releaser.Due},
+		{Name: "settle", On: models.WorkUnsettled, Run: settler.Settle},
+		// Apart, so that slow submits never delay the decision on slots.
+		{Name: "decide on slots", On: models.WorkSchedules, Run: schedules.Decide},
+		{Name: "fire slots", On: models.WorkSlots, Run: schedules.Fire},
+		{Name: "deliver webhooks", On: models.WorkWebhooks, Run: woken(deliverer.Wake)},
+		{Name: "fetch images", On: models.WorkFetches, Run: woken(fetches.Send)},
+		{Name: "relay the outbox", On: models.WorkOutbox, Pause: relayPause, Run: relay.Pass},
+
+		{Name: "reap", On: models.WorkLeases, Every: reapEvery, Run: reaper.Reap},
+		{Name: "overdue", On: models.WorkLeases, Every: overdueEvery, Run: reaper.Overdue},
+		{Name: "expire", On: models.WorkExpiring, Every: expireEvery, Run: releaser.Expire},
+		{Name: "slack", On: models.WorkSlack, Every: expireEvery, Run: releaser.Slack},
+		{Name: "retry parents", On: models.WorkParents, Every: retryEvery, Run: workflows.RetryParents},
+		{Name: "finish cancels", On: models.WorkCancels, Every: retryEvery, Run: workflows.FinishCancels},
+		{Name: "bulk", On: models.WorkBulk, Every: bulkEvery, Run: bulk.Pass},
+		{Name: "alert notices", On: models.WorkNotices, Every: alert.NotifyEvery, Run: notifier.Pass},
+		{Name: "delete objects", On: models.WorkDeletions, Every: objectsEvery, Run: upkeep.DeleteObjects},
+		{Name: "promote", On: models.WorkQueue, Every: promoteEvery, Run: promoter.Promote},
+		{Name: "yield", On: models.WorkQueue, Every: yieldEvery, Run: yielder.Yield},
+		{Name: "learn", On: models.WorkJobs, Every: learnEvery, Rest: learnRest, Run: (&lease.Learner{DB: s.db}).Learn},
+		{Name: "analyze", On: models.WorkJobs, Every: analyzeEvery, Rest: analyzeRest, Run: upkeep.Analyze},
+		{Name: "scale", On: models.WorkFleet, Every: scaleEvery, Rest: scaleRest, Run: uncounted(scaler.Scale)},
+		{Name: "quarantine", On: models.WorkFleet, Every: quarantineEvery, Rest: quarantineRest, Run: quarantiner.Pass},
+
+		{Name: "sweep", Every: sweepEvery, Run: uncounted(readier.Sweep)},
+		{Name: "silent", Every: silentEvery, Run: reaper.Silent},
+		{Name: "reconcile", Every: tasks.ReconcileEvery, Run: publisher.Reconcile},
+		{Name: "advice", Every: fleet.AdviseEvery, Run: uncounted(adviser.Pass)},
+		{Name: "prices", Every: prices.Every, Run: uncounted(follower.Pass)},
+		{Name: "find orphans", Every: objectsEvery, Run: upkeep.FindOrphans},
+		{Name: "review artifacts", Every: objectsEvery, Run: upkeep.ReviewArtifacts},
+		{Name: "delete videos", Every: objectsEvery, Run: s.videos(s.submitter()).Sweep},
+		{Name: "review inputs", Every: upkeepEvery, Run: upkeep.ReviewInputs},
+		{Name: "forget uploads", Every: upkeepEvery, Run: upkeep.ForgetUploads},
+		{Name: "forget jobs", Every: upkeepEvery, Run: upkeep.ForgetJobs},
+		{Name: "forget the rest", Every: upkeepEvery, Run: upkeep.ForgetRest},
+		{Name: "keep events", Every: eventsEvery, Run: upkeep.KeepEvents},
+		{Name: "history", Every: history.Every, Run: (&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass},
+		{Name: "alerts", Every: alert.Every, Run: (&alert.Evaluator{DB: s.db, History: timeline, Config: s.cfg.alerts}).Pass},
+		{Name: "alert digest", Every: upkeepEvery, Run: notifier.Digest},
+		{Name: "forget alerts", Every: eventsEvery, Run: notifier.Forget},
+		{Name: "forget slots", Every: upkeepEvery, Run: schedules.Forget},
+		{Name: "forget workflows", Every: upkeepEvery, Run: func(ctx context.Context) (int, error) {
+			return workflows.Forget(ctx, s.cfg.retention.Jobs)
+		}},
+		{Name: "bulk sweep", Every: bulkSweepEvery, Run: bulk.Sweep},
+	}}
+	group.Go(func() error { return agenda.Run(ctx) })
 	err := group.Wait()
 	scaler.Stop()
 	return err
 }
 
-// counted turns a pass that returns a count into one that does not.
-func counted(pass func(context.Context) (int, error)) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := pass(ctx)
-		return err
-	}
+// uncounted is a pass that does not count what it did.
+func uncounted(pass func(context.Context) error) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) { return 0, pass(ctx) }
+}
+
+// woken is a pass that wakes a loop, which does the work.
+func woken(wake func()) func(context.Context) (int, error) {
+	return uncounted(func(context.Context) error {
+		wake()
+		return nil
+	})
 }

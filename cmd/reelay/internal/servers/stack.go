@@ -117,9 +117,12 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.openRedis(); err != nil {
+		return nil, err
+	}
 	s.notifier.DB = s.db
 	s.refusals = &jobs.Refusals{Observer: s.metrics, DB: s.db}
-	s.registry = &registry.Registry{DB: s.db, Catalogue: s.catalogue, Folder: folder}
+	s.registry = &registry.Registry{DB: s.db, Catalogue: s.catalogue, Folder: folder, Notifications: s.notifier.Notifications}
 	if err := s.registry.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "the catalogue was not read", "error", err)
 	}
@@ -129,9 +132,6 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	s.clock = &jobs.Clock{DB: s.workers}
 	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
-	}
-	if err := s.openRedis(); err != nil {
-		return nil, err
 	}
 	s.objects, err = blob.Open(ctx, blob.Config{
 		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey, Now: s.clock.Now,
