@@ -222,7 +222,7 @@ func (b *budgeted) prepare(t *testing.T) {
 	b.meter.exec(t, "ANALYZE")
 	// Plans are made for as many rows as a large installation has.
 	b.meter.exec(t, `UPDATE pg_class SET relpages = greatest(relpages, 1), reltuples = 1000000
-		WHERE relname IN ('accounts', 'account_lanes', 'workers', 'jobs', 'job_attempts', 'uploads', 'artifacts') OR relname LIKE 'job_events_2%'`)
+		WHERE relname IN ('accounts', 'account_lanes', 'workers', 'jobs', 'job_attempts') OR relname LIKE 'job_events_2%'`)
 	require.NoError(t, b.checkpoints.Pass(t.Context()))
 
 	form := url.Values{"key": {b.key(t, account, access.RoleOperator)}}
