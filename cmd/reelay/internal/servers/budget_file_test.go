@@ -37,8 +37,8 @@ var tolerances = map[string]float64{"rows returned": 0.1, "rows read": 0.01, "WA
 // pageTolerance is that of pages, instead of these: what they show of the last minutes depends on the clock.
 const pageTolerance = 0.3
 
-// restingTolerance and restingSlack are those of processes at rest: when passes run depends on the clock.
-const restingTolerance, restingSlack = 0.25, 3
+// idleTolerance and idleSlack are those of idle processes: when passes run depends on the clock.
+const idleTolerance, idleSlack = 0.25, 3
 
 // exceeds reports whether a figure is above its budget, and undercuts whether it is below.
 func (b *budget) exceeds(figure string, cost int64) bool {
@@ -46,15 +46,15 @@ func (b *budget) exceeds(figure string, cost int64) bool {
 }
 
 func (b *budget) undercuts(figure string, cost int64) bool {
-	if b.resting() { // the machine may have been busy
+	if b.idle() { // the machine may have been busy
 		return 2*cost < b.figures[figure]
 	}
 	return float64(b.figures[figure]-cost) > b.margin(figure)
 }
 
 func (b *budget) margin(figure string) float64 {
-	if b.resting() {
-		return restingSlack + restingTolerance*float64(b.figures[figure])
+	if b.idle() {
+		return idleSlack + idleTolerance*float64(b.figures[figure])
 	}
 	tolerance := tolerances[figure]
 	if tolerance > 0 && strings.HasSuffix(b.name, pageSuffix) {
@@ -63,8 +63,8 @@ func (b *budget) margin(figure string) float64 {
 	return tolerance * float64(b.figures[figure])
 }
 
-// resting reports whether the operation is a process at rest. On a busy machine it does less.
-func (b *budget) resting() bool { return strings.HasPrefix(b.name, restingPrefix) }
+// idle reports whether the operation is a idle process. On a busy machine it does less.
+func (b *budget) idle() bool { return strings.HasPrefix(b.name, idlePrefix) }
 
 var (
 	operationLine = regexp.MustCompile(`^(\w[^:#]*):$`)
@@ -159,7 +159,7 @@ func (f *budgets) compare(costs []cost) (wrong []string) {
 		fits := len(wrong)
 		for _, figure := range figureNames {
 			counted, budget := c.figures[figure], b.figures[figure]
-			differs := b.exceeds(figure, counted) || b.undercuts(figure, counted) && !b.resting()
+			differs := b.exceeds(figure, counted) || b.undercuts(figure, counted) && !b.idle()
 			if !differs || raced && inMemory[figure] {
 				continue
 			}

@@ -35,8 +35,8 @@ var update = flag.Bool("update", false, "write what operations cost to "+budgetP
 const (
 	// The first calls of an operation are not counted: they fill caches. Of the counted calls the median counts.
 	firstCalls, countedCalls = 6, 9
-	// restingSeconds is how long processes at rest are counted. Their passes run once a second to once in ten.
-	restingSeconds = 10
+	// idleSeconds is how long idle processes are counted. Their passes run once a second to once in ten.
+	idleSeconds = 10
 )
 
 // TestBudgets compares what operations cost with testdata/budgets.yaml: in numbers of statements,
@@ -49,7 +49,7 @@ func TestBudgets(t *testing.T) {
 	m.attach(t, b.stack)
 	b.http = b.handler(b.publicURL)
 
-	b.countResting(t)
+	b.countIdle(t)
 	b.prepare(t)
 	for _, o := range b.operations(t) {
 		b.countOperation(t, o)
@@ -79,7 +79,7 @@ type budgeted struct {
 
 	costs []cost
 
-	worker []renter
+	worker []holder
 	client string // a key
 	cookie *http.Cookie
 }
@@ -91,8 +91,8 @@ type cost struct {
 	ran []string // its statements, and its rows by table, as lines for a person
 }
 
-// renter is a worker and the job that it holds.
-type renter struct {
+// holder is a worker and the job that it holds.
+type holder struct {
 	id, token string
 	held
 }
@@ -146,8 +146,8 @@ func (b *budgeted) countOperation(t *testing.T, o operation) {
 	runtime.GC()
 }
 
-// countResting counts what api and control do while there is nothing to do.
-func (b *budgeted) countResting(t *testing.T) {
+// countIdle counts what api and control do while there is nothing to do.
+func (b *budgeted) countIdle(t *testing.T) {
 	t.Helper()
 	count := func(name string, run func(ctx context.Context, s *stack) error) {
 		cfg := b.cfg
@@ -164,26 +164,26 @@ func (b *budgeted) countResting(t *testing.T) {
 		pause(t, 2*time.Second) // at first they fill caches
 		// Those that run once a minute or more rarely are not due for two periods.
 		meter.exec(t, "UPDATE passes SET period = period + 2 WHERE period < extract(epoch FROM clock_timestamp()) / 50")
-		counted, ran := meter.count(t, func() { pause(t, restingSeconds*time.Second) })
+		counted, ran := meter.count(t, func() { pause(t, idleSeconds*time.Second) })
 		b.costs = append(b.costs, cost{name, counted, ran})
 		stop()
 		require.NoError(t, <-ended)
 	}
-	count(restingPrefix+"api", func(ctx context.Context, s *stack) error {
+	count(idlePrefix+"api", func(ctx context.Context, s *stack) error {
 		s.handler(b.publicURL)
 		served := make(chan error)
 		defer context.AfterFunc(ctx, func() { close(served) })()
 		return s.api(ctx, served)
 	})
-	count(restingPrefix+"control", func(ctx context.Context, s *stack) error { return s.control(ctx) })
+	count(idlePrefix+"control", func(ctx context.Context, s *stack) error { return s.control(ctx) })
 }
 
 const (
-	restingPrefix = "ten seconds of a resting " // begins the names of processes at rest
-	pageSuffix    = " page"                     // ends the names of pages
+	idlePrefix = "ten idle seconds of " // begins the names of idle processes
+	pageSuffix = " page"                // ends the names of pages
 )
 
-// pause lets time pass, which alone makes processes at rest do something.
+// pause lets time pass, which alone makes idle processes do something.
 func pause(t *testing.T, long time.Duration) {
 	t.Helper()
 	select {
@@ -204,7 +204,7 @@ func (b *budgeted) prepare(t *testing.T) {
 			CapacityClass: client.CapacityClassSpot, Models: []string{"budget.noop"}, WarmModels: []string{}, AgentVersion: "test",
 		})
 		require.NoError(t, err)
-		b.worker = append(b.worker, renter{id: registered.Worker.Id, token: registered.WorkerToken})
+		b.worker = append(b.worker, holder{id: registered.Worker.Id, token: registered.WorkerToken})
 	}
 	for range 10 {
 		inputs := make([]any, 100)
@@ -217,7 +217,7 @@ func (b *budgeted) prepare(t *testing.T) {
 		INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, zones, price_per_hour_usd)
 		SELECT md5(n::text)::uuid, 'pool ' || n, 'fake', 'r', 'l4', 'SPOT', '{testcard}', 4, 8, '{r-a}', 2 FROM generate_series(1, 10) n`)
 	require.NoError(t, err)
-	b.meter.exec(t, "DELETE FROM history") // of the resting control: how much there is depends on the clock
+	b.meter.exec(t, "DELETE FROM history") // of the idle control: how much there is depends on the clock
 	b.meter.exec(t, "UPDATE accounts SET max_running = 1000")
 	b.meter.exec(t, "ANALYZE")
 	// Plans are made for as many rows as a large installation has.
