@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/commands/access"
 	"github.com/reelay/reelay/cmd/reelay/internal/commands/completion"
@@ -29,7 +31,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	// A process at rest would keep for good what only its start needed.
+	time.AfterFunc(startTime, debug.FreeOSMemory)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// startTime is longer than the start of a server takes.
+const startTime = 10 * time.Second
 
 // run executes one command line as this process and returns its exit status.
 func run(args []string, out, errs io.Writer) int {

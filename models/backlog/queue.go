@@ -139,6 +139,13 @@ func ListQueuedJobs(ctx context.Context, db bun.IDB, limit int) ([]QueuedJob, er
 	return found, err
 }
 
+// HasQueuedJobs reports whether any job is queued.
+func HasQueuedJobs(ctx context.Context, db bun.IDB) (has bool, err error) {
+	err = postgres.Read(ctx, db,
+		"SELECT (SELECT lane FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model, queued_at LIMIT 1) IS NOT NULL", pgx.NamedArgs{}, &has)
+	return has, err
+}
+
 // GetQueuedJobs returns the queued jobs among these.
 func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []models.JobID) (found []QueuedJob, err error) {
 	err = db.NewRaw(`

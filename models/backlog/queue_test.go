@@ -119,3 +119,18 @@ func TestNextInOrder(t *testing.T) {
 		require.Empty(t, found)
 	})
 }
+
+func TestHasQueuedJobs(t *testing.T) {
+	t.Parallel()
+
+	db := modelstest.DB(t)
+	has, err := backlog.HasQueuedJobs(t.Context(), db)
+	require.NoError(t, err)
+	require.False(t, has)
+	modelstest.FillWith(t, db, 1, 1, 1, 1)
+
+	has, err = backlog.HasQueuedJobs(t.Context(), db)
+
+	require.NoError(t, err)
+	require.True(t, has)
+}

@@ -24,8 +24,10 @@ import (
 const (
 	// connectTimeout bounds the wait for a connection, new or from the pool.
 	connectTimeout = 2 * time.Second
-	// spareTime is how long a connection stays open that nobody needs. Each costs the server some 3 MB.
-	spareTime = 2 * time.Minute
+	// spareTime is how long nobody may have needed a connection for the pool to close it, when it looks
+	// once a minute. Each costs the server some 5 MB. It is less than that minute, since after each look
+	// the pool first uses every connection once.
+	spareTime = 30 * time.Second
 	// pingTimeout bounds the check of an idle connection.
 	pingTimeout = time.Second
 	// statementTimeout bounds a statement, including its waits for locks.

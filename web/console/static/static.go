@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 )
 
 // `go tool task assets` fills the folder vendor. Without it the pages work, but do not
@@ -25,15 +26,16 @@ type staticFile struct {
 
 // Asset returns the address of a static file, or "" if there is none: a file of this folder,
 // or console.css, which is all style sheets of the folder css in the order of their names.
-func Asset(name string) string { return assets[name].url }
+func Asset(name string) string { return assets()[name].url }
 
 // Read returns the content of a static file and its address, if there is one.
 func Read(name string) (content []byte, url string, ok bool) {
-	file, ok := assets[name]
+	file, ok := assets()[name]
 	return file.content, file.url, ok
 }
 
-var assets = func() map[string]staticFile {
+// assets are made when they are first needed: only processes that serve the console do.
+var assets = sync.OnceValue(func() map[string]staticFile {
 	found := map[string]staticFile{}
 	add := func(name string, content []byte) {
 		sum := sha256.Sum256(content)
@@ -58,4 +60,4 @@ var assets = func() map[string]staticFile {
 	}
 	add("console.css", styles)
 	return found
-}()
+})

@@ -33,6 +33,7 @@ import (
 	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/web/console"
 	"github.com/reelay/reelay/web/console/apidocs"
 	"github.com/reelay/reelay/web/console/system"
@@ -138,7 +139,7 @@ func (d *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
 }
 
-// lookEvery is how often waiting lease calls look for jobs without a hint from Redis: within a
+// lookEvery is how often waiting lease calls look for queued jobs without a hint from Redis: within a
 // second after an operator resumes leases.
 const lookEvery = 900 * time.Millisecond
 
@@ -174,12 +175,21 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return s.notifier.Index.Wakes(ctx, func(queue models.Queue, of models.AccountID) { s.notifier.Waiters.Wake(queue, of) })
 	})
 	group.Go(func() error {
-		return periodic.Every(ctx, "look for work", lookEvery, func(context.Context) error {
-			s.notifier.Waiters.Look()
-			return nil
-		})
+		return periodic.Every(ctx, "look for work", lookEvery, s.lookForWork)
 	})
 	return group.Wait()
+}
+
+// lookForWork has waiting lease calls look for jobs, if there are both.
+func (s *stack) lookForWork(ctx context.Context) error {
+	if s.notifier.Waiters.Waiting() == 0 {
+		return nil
+	}
+	queued, err := backlog.HasQueuedJobs(ctx, s.workers)
+	if queued {
+		s.notifier.Waiters.Look()
+	}
+	return err
 }
 
 const (
