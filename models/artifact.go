@@ -58,11 +58,11 @@ type KnownObject struct {
 	Artifact *Artifact
 }
 
-const lockUploadsSQL = "SELECT object_key FROM uploads WHERE object_key = ANY (@keys::text[]) ORDER BY object_key FOR KEY SHARE"
+const lockUploadsSQL = "SELECT object_key FROM uploads WHERE object_key = ANY ((SELECT @keys::text[])::text[]) ORDER BY object_key FOR KEY SHARE"
 
 var (
-	findUploadsSQL   = postgres.SelectOf[IssuedUpload]("WHERE u.object_key = ANY (@keys::text[])")
-	findArtifactsSQL = postgres.SelectOf[Artifact]("WHERE ar.object_key = ANY (@keys::text[])")
+	findUploadsSQL   = postgres.SelectOf[IssuedUpload]("WHERE u.object_key = ANY ((SELECT @keys::text[])::text[])")
+	findArtifactsSQL = postgres.SelectOf[Artifact]("WHERE ar.object_key = ANY ((SELECT @keys::text[])::text[])")
 )
 
 // LookUpObjects returns what the database knows about keys.

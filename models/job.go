@@ -356,7 +356,7 @@ func keyArrays(keys []JobKey) []any {
 var (
 	getJobSQL  = postgres.SelectOf[Job]("WHERE j.id = @id::uuid")
 	lockJobSQL = getJobSQL + " FOR NO KEY UPDATE"
-	getJobsSQL = postgres.SelectOf[Job]("WHERE j.id = ANY (@ids::uuid[])")
+	getJobsSQL = postgres.SelectOf[Job]("WHERE j.id = ANY ((SELECT @ids::uuid[])::uuid[])")
 )
 
 // GetJob returns a job, or sql.ErrNoRows.
@@ -368,7 +368,7 @@ func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 // reading some fifty other columns.
 func GetJobStates(ctx context.Context, db bun.IDB, ids []JobID) (found []*Job, err error) {
 	err = postgres.Read(ctx, db, `
-		SELECT j.* FROM unnest(@ids::uuid[]) AS asked (id)
+		SELECT j.* FROM unnest((SELECT @ids::uuid[])) AS asked (id)
 		CROSS JOIN LATERAL (
 			SELECT id, account_id, status, percent, phase, progress_message, step, total_steps, frame, total_frames, eta_seconds,
 				progress_at, preview_id

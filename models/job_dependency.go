@@ -50,7 +50,7 @@ func InsertDependencies(ctx context.Context, tx bun.Tx, rows []JobDependency) er
 // lock.
 func ListAwaited(ctx context.Context, tx bun.Tx, jobs []JobID) (awaited []JobID, err error) {
 	err = postgres.Read(ctx, tx, `
-		SELECT DISTINCT d.depends_on FROM unnest(@jobs::uuid[]) AS j (id)
+		SELECT DISTINCT d.depends_on FROM unnest((SELECT @jobs::uuid[])) AS j (id)
 		CROSS JOIN LATERAL (SELECT depends_on FROM job_dependencies WHERE depends_on = j.id LIMIT 1) d
 		ORDER BY d.depends_on`,
 		pgx.NamedArgs{"jobs": postgres.Column(jobs, postgres.UUID)}, &awaited)

@@ -84,7 +84,7 @@ type JobHead struct {
 func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobHead, error) {
 	var heads []JobHead
 	err := postgres.Read(ctx, db, `
-		SELECT j.* FROM unnest(@jobs::uuid[]) AS asked (id)
+		SELECT j.* FROM unnest((SELECT @jobs::uuid[])) AS asked (id)
 		CROSS JOIN LATERAL (SELECT id, event_seq, status FROM jobs WHERE id = asked.id LIMIT 1) j`,
 		pgx.NamedArgs{"jobs": postgres.Column(jobs, postgres.UUID)}, &heads)
 	return lo.KeyBy(heads, func(h JobHead) JobID { return h.ID }), err
@@ -95,7 +95,7 @@ func ListJobHeads(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]JobH
 func ListEventsAfter(ctx context.Context, db bun.IDB, from []JobHead, limit int) (map[JobID][]*JobEvent, error) {
 	var events []*JobEvent
 	err := postgres.Read(ctx, db, `
-		SELECT e.* FROM unnest(@jobs::uuid[], @seqs::integer[]) AS j (id, seq)
+		SELECT e.* FROM unnest((SELECT @jobs::uuid[]), (SELECT @seqs::integer[])) AS j (id, seq)
 		CROSS JOIN LATERAL (
 			SELECT job_id, seq, run, attempt_id, type, payload, created_at
 			FROM job_events WHERE job_id = j.id AND seq > j.seq ORDER BY seq LIMIT @most) e

@@ -95,7 +95,9 @@ type TokenOwner struct {
 
 // FindTokenOwners returns the workers whose tokens have these hashes, in no particular order.
 func FindTokenOwners(ctx context.Context, db bun.IDB, hashes [][]byte) (found []TokenOwner, err error) {
-	err = postgres.Read(ctx, db, "SELECT id, enrolment_key_id, token_hash FROM workers WHERE token_hash = ANY (@hashes::bytea[])",
+	err = postgres.Read(ctx, db, `
+		SELECT w.* FROM unnest((SELECT @hashes::bytea[])) AS asked (hash)
+		CROSS JOIN LATERAL (SELECT id, enrolment_key_id, token_hash FROM workers WHERE token_hash = asked.hash LIMIT 1) w`,
 		pgx.NamedArgs{"hashes": hashes}, &found)
 	return found, err
 }

@@ -6,6 +6,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"text/template"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
@@ -45,17 +50,41 @@ var ErrAnswered = errors.New("the request had a lease already")
 //go:embed sql/write.sql
 var writeSQL string
 
+var (
+	writeTemplate = template.Must(template.New("write.sql").Parse(writeSQL))
+	// writeStatements caches what the template made.
+	writeStatements sync.Map // of the names of its parts: string
+)
+
+// writeStatement returns the statement of these parts.
+func writeStatement(parts map[string]bool) (string, error) {
+	key := strings.Join(slices.Sorted(maps.Keys(parts)), " ")
+	if made, ok := writeStatements.Load(key); ok {
+		return made.(string), nil
+	}
+	var made strings.Builder
+	if err := writeTemplate.Execute(&made, parts); err != nil {
+		return "", err
+	}
+	writeStatements.Store(key, made.String())
+	return made.String(), nil
+}
+
 // Write writes everything in one statement. It returns ErrTurn, ErrNoRoom, ErrAnswered, or
 // sql.ErrNoRows if another row is not in the expected state. It locks the accounts after all other rows.
 func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
-	args, err := w.args()
+	parts, args, err := w.args()
 	if err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
+	}
+	statement, err := writeStatement(parts)
+	if err != nil {
+		return fmt.Errorf("make the statement: %w", err)
 	}
 	var workers, attempts, jobs, artifacts, lanes int
 	var accounts postgres.RowScan[[]countedAccount]
 	var left postgres.RowScan[[]leftLine]
-	rows, err := postgres.Run(ctx, tx, writeSQL, args)
+	rows, err := postgres.Run(ctx, tx, statement, args)
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		return rows.Scan(&workers, &attempts, &jobs, &artifacts, &accounts, &left, &lanes)
 	})
@@ -77,31 +106,42 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	return nil
 }
 
-// args returns the arguments of the statement.
-func (w *Writes) args() (pgx.NamedArgs, error) {
-	args := pgx.NamedArgs{
+// args returns which parts the statement has, and their arguments.
+func (w *Writes) args() (parts map[string]bool, args pgx.NamedArgs, err error) {
+	parts, args = map[string]bool{}, pgx.NamedArgs{
 		"worker_ids":  postgres.Column(w.Workers, func(c Changed[Worker]) *[16]byte { return postgres.UUID(c.Is.ID) }),
 		"attempt_ids": postgres.Column(w.Attempts, func(a *Attempt) *[16]byte { return postgres.UUID(a.ID) }),
 		"job_ids":     postgres.Column(w.Jobs, func(c Changed[Job]) *[16]byte { return postgres.UUID(c.Is.ID) }),
-		"lane":        nil, "promoted": w.Starts.Promoted, "starts": w.Starts.Jobs, "since_least": 0, "since_most": PromotedEvery - 1,
 	}
 	if w.Starts.Counted() {
-		args["lane"] = string(w.Starts.Lane)
+		parts["lane"] = true
+		args["lane"], args["promoted"], args["starts"] = string(w.Starts.Lane), w.Starts.Promoted, w.Starts.Jobs
+		args["since_least"], args["since_most"] = 0, PromotedEvery-1
+		if w.Starts.Promoted && w.Starts.Turn {
+			args["since_least"] = PromotedEvery - 1 // without Turn, none of the lane's own jobs waits
+		}
 	}
-	if w.Starts.Promoted && w.Starts.Turn {
-		args["since_least"] = PromotedEvery - 1 // without Turn, none of the lane's own jobs waits
+	add := func(name string, n int, rows func() any) {
+		if n == 0 || err != nil {
+			return
+		}
+		parts[name] = true
+		args[name], err = postgres.RowsArg(rows())
 	}
-	var errs []error
-	for name, rows := range map[string]any{
-		"workers":  postgres.Column(w.Workers, func(c Changed[Worker]) was[Worker] { return was[Worker]{string(c.Was.Status), c.Is} }),
-		"jobs":     postgres.Column(w.Jobs, func(c Changed[Job]) was[Job] { return was[Job]{string(c.Was.Status), c.Is.unsaid()} }),
-		"attempts": w.Attempts, "begun": w.Begun, "issued": w.Issued, "artifacts": w.Artifacts, "events": w.Events,
-		"accounts": w.Count.Accounts, "left": w.Count.Left,
-	} {
-		text, err := postgres.RowsArg(rows)
-		args[name], errs = text, append(errs, err)
-	}
-	return args, errors.Join(errs...)
+	add("workers", len(w.Workers), func() any {
+		return postgres.Column(w.Workers, func(c Changed[Worker]) was[Worker] { return was[Worker]{string(c.Was.Status), c.Is} })
+	})
+	add("jobs", len(w.Jobs), func() any {
+		return postgres.Column(w.Jobs, func(c Changed[Job]) was[Job] { return was[Job]{string(c.Was.Status), c.Is.unsaid()} })
+	})
+	add("attempts", len(w.Attempts), func() any { return w.Attempts })
+	add("begun", len(w.Begun), func() any { return w.Begun })
+	add("issued", len(w.Issued), func() any { return w.Issued })
+	add("artifacts", len(w.Artifacts), func() any { return w.Artifacts })
+	add("events", len(w.Events), func() any { return w.Events })
+	add("accounts", len(w.Count.Accounts), func() any { return w.Count.Accounts })
+	add("left", len(w.Count.Left), func() any { return w.Count.Left })
+	return parts, args, err
 }
 
 // was is a changed row with the status in which it was locked, for the statement.

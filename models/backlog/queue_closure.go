@@ -40,7 +40,9 @@ func ListPaused(ctx context.Context, db bun.IDB, waits []Wait) ([]Paused, error)
 		SELECT p.seconds, CASE WHEN w.next_lane <> '' THEN
 				waiting_since(w.next_lane, w.model, greatest(extract(epoch FROM w.until - w.since)::float8 - p.seconds, 0), w.until) END AS since,
 			EXISTS (SELECT FROM queue_closures c WHERE c.lane = w.lane AND c.model IN ('', w.model) AND c.began_at <= w.until AND c.ended_at > w.until) AS now
-		FROM unnest(@lanes::text[], @models::text[], @since::timestamptz[], @until::timestamptz[], @next_lanes::text[]) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
+		FROM unnest(
+			(SELECT @lanes::text[]), (SELECT @models::text[]), (SELECT @since::timestamptz[]), (SELECT @until::timestamptz[]),
+			(SELECT @next_lanes::text[])) WITH ORDINALITY AS w (lane, model, since, until, next_lane, place)
 		CROSS JOIN LATERAL (SELECT paused_seconds(w.lane, w.model, w.since, w.until) AS seconds) p
 		ORDER BY w.place`,
 		pgx.NamedArgs{

@@ -8,6 +8,7 @@ import (
 	jsonv1 "encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,13 +22,54 @@ import (
 // arguments have names. Rows travel in both directions as JSON objects keyed by column name. A
 // whole set of rows is one argument, see RowsArg and RowScan.
 func Run(ctx context.Context, db bun.IDB, statement string, args pgx.NamedArgs) (*sql.Rows, error) {
+	n, err := numberedOf(ctx, statement, args)
+	if err != nil {
+		return nil, err
+	}
+	values := []any{pgx.QueryExecModeCacheStatement}
+	for _, name := range n.names {
+		values = append(values, args[name])
+	}
 	switch db := db.(type) {
 	case bun.Tx:
-		return db.Tx.QueryContext(ctx, statement, pgx.QueryExecModeCacheStatement, args)
+		return db.Tx.QueryContext(ctx, n.sql, values...)
 	case *bun.DB:
-		return db.DB.QueryContext(ctx, statement, pgx.QueryExecModeCacheStatement, args)
+		return db.DB.QueryContext(ctx, n.sql, values...)
 	}
 	return nil, fmt.Errorf("no statement can be run on a %T", db)
+}
+
+// numbered is a statement whose arguments have numbers instead of names.
+type numbered struct {
+	sql   string
+	names []string
+}
+
+// numberings caches the numbered statements: to look for the names in a long one takes as long as
+// all else that a call does here.
+var numberings sync.Map // of a statement: *numbered
+
+func numberedOf(ctx context.Context, statement string, args pgx.NamedArgs) (*numbered, error) {
+	if n, ok := numberings.Load(statement); ok {
+		return n.(*numbered), nil
+	}
+	names := pgx.NamedArgs{}
+	for name := range args {
+		names[name] = name
+	}
+	text, inOrder, err := names.RewriteQuery(ctx, nil, statement, nil)
+	if err != nil {
+		return nil, err
+	}
+	n := &numbered{sql: text}
+	for i, name := range inOrder {
+		if name == nil {
+			return nil, fmt.Errorf("argument %d of a statement is missing", i+1)
+		}
+		n.names = append(n.names, name.(string))
+	}
+	numberings.Store(statement, n)
+	return n, nil
 }
 
 // scanner scans rows as bun does. It has no connection.
@@ -36,7 +78,9 @@ var scanner = bun.NewDB(nil, newDialect(), bun.WithDiscardUnknownColumns())
 // Read runs a query that a request needs and whose text is always the same, and scans its rows into
 // dest as bun does. As with Run, each connection parses and plans it once: to plan a small query
 // takes several times as long as to run it. The query names its columns, since the columns of a
-// prepared statement must not change when a migration adds one.
+// prepared statement must not change when a migration adds one. An array that it reads is a
+// subquery: otherwise PostgreSQL sees how long the array is, finds a plan for just this length
+// cheaper, and plans each call again.
 func Read(ctx context.Context, db bun.IDB, query string, args pgx.NamedArgs, dest ...any) error {
 	rows, err := Run(ctx, db, query, args)
 	if err != nil {

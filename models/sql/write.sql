@@ -1,6 +1,10 @@
 -- Writes what a transaction decided: changes of rows that it has locked, and rows that it
 -- adds.
 --
+-- This is a template: a part without rows is left out, since PostgreSQL prepares each part that is
+-- there for its run, which takes as long as to write a row. Only some twenty of the statements that
+-- it can make occur.
+--
 -- Rows arrive as JSON arrays of objects keyed by column name. Each part lists the columns that
 -- it reads: to read whole rows takes PostgreSQL longer than the write. A locked row comes with
 -- the status in which it was locked (an attempt with its token), and is written only if that
@@ -16,7 +20,8 @@
 --
 -- Returns how many rows it wrote of those that others could have changed, which the caller
 -- compares with how many it asked for, and the new counters.
-WITH workers_saved AS (
+WITH nothing AS (SELECT)
+{{if .workers}}, workers_saved AS (
     UPDATE workers w SET
         status = n.status, warm_models = n.warm_models, token_hash = n.token_hash,
         drain_reason = n.drain_reason, drain_deadline = n.drain_deadline, gpu_utilization = n.gpu_utilization,
@@ -30,8 +35,8 @@ WITH workers_saved AS (
     WHERE w.id = n.id AND w.status = n.was
         AND w.id = ANY ((SELECT @worker_ids::uuid[])::uuid[])
     RETURNING w.id
-),
-attempts_saved AS (
+){{end}}
+{{if .attempts}}, attempts_saved AS (
     UPDATE job_attempts a SET
         status = n.status, lease_expires_at = n.lease_expires_at, last_heartbeat_at = n.last_heartbeat_at,
         started_at = n.started_at, ended_at = n.ended_at, resumed_from_step = n.resumed_from_step,
@@ -46,8 +51,8 @@ attempts_saved AS (
     WHERE a.id = n.id AND a.fencing_token = n.fencing_token AND a.ended_at IS NULL
         AND a.id = ANY ((SELECT @attempt_ids::uuid[])::uuid[])
     RETURNING a.id
-),
-jobs_saved AS (
+){{end}}
+{{if .jobs}}, jobs_saved AS (
     UPDATE jobs j SET
         status = n.status, run = n.run, tier = n.tier, lane = n.lane, priority = n.priority, requeued = n.requeued,
         max_attempts = n.max_attempts, retry_policy = n.retry_policy, timeout_seconds = n.timeout_seconds,
@@ -90,8 +95,8 @@ jobs_saved AS (
     WHERE j.id = n.id AND j.status = n.was
         AND j.id = ANY ((SELECT @job_ids::uuid[])::uuid[])
     RETURNING j.id
-),
-attempts_begun AS (
+){{end}}
+{{if .begun}}, attempts_begun AS (
     INSERT INTO job_attempts (
         id, job_id, run, attempt_no, worker_id, fencing_token, lease_request_id, status,
         leased_at, lease_expires_at, last_heartbeat_at)
@@ -101,13 +106,13 @@ attempts_begun AS (
     FROM json_to_recordset(@begun) AS n (
         id uuid, job_id uuid, run integer, attempt_no integer, worker_id uuid, fencing_token uuid,
         lease_request_id text, status text, leased_at timestamptz, lease_expires_at timestamptz)
-),
-uploads_issued AS (
+){{end}}
+{{if .issued}}, uploads_issued AS (
     INSERT INTO uploads (object_key, job_id, attempt_id, type, content_type, size_bytes, checksum)
     SELECT object_key, job_id, attempt_id, type, content_type, size_bytes, checksum
     FROM jsonb_populate_recordset(NULL::uploads, @issued)
-),
-artifacts_kept AS (
+){{end}}
+{{if .artifacts}}, artifacts_kept AS (
     INSERT INTO artifacts (
         id, job_id, account_id, attempt_id, type, object_key, size_bytes, checksum, content_type,
         step, percent, metadata, created_at)
@@ -117,14 +122,14 @@ artifacts_kept AS (
     FROM jsonb_populate_recordset(NULL::artifacts, @artifacts) n
     CROSS JOIN LATERAL (SELECT * FROM uploads WHERE object_key = n.object_key LIMIT 1) u
     RETURNING id
-),
-events_written AS (
+){{end}}
+{{if .events}}, events_written AS (
     INSERT INTO job_events (job_id, seq, run, attempt_id, type, payload, created_at)
     SELECT job_id, seq, run, attempt_id, type, payload, created_at
     FROM json_to_recordset(@events) AS n (
         job_id uuid, seq integer, run integer, attempt_id uuid, type text, payload jsonb, created_at timestamptz)
-),
-accounts_locked AS MATERIALIZED (
+){{end}}
+{{if .accounts}}, accounts_locked AS MATERIALIZED (
     SELECT n.*
     FROM accounts a JOIN jsonb_to_recordset(@accounts) AS n (id uuid, queued integer, running integer, bounded boolean) USING (id)
     ORDER BY a.id FOR NO KEY UPDATE OF a
@@ -136,31 +141,31 @@ accounts_counted AS (
         AND (n.running <= 0 OR a.running + n.running <= a.max_running)
         AND (NOT n.bounded OR a.queued + n.queued <= a.max_queued)
     RETURNING a.id, a.version, a.running >= a.max_running AS capped, a.running - n.running >= a.max_running AS was_capped
-),
+){{end}}
 -- Fair queueing: a lease advances the account's virtual time by the estimated GPU seconds over
 -- the account's weight. A job that leaves without a lease does not advance it.
-lines_left AS (
+{{if .left}}, lines_left AS (
     UPDATE account_lanes l SET queued = l.queued - n.jobs, virtual_time = l.virtual_time + n.gpu_seconds / a.weight
     FROM jsonb_to_recordset(@left) AS n (account_id uuid, lane text, promoted boolean, jobs integer, gpu_seconds float8)
     JOIN accounts a ON a.id = n.account_id
     WHERE l.account_id = n.account_id AND l.lane = n.lane AND l.promoted = n.promoted
-        AND (SELECT count(*) FROM accounts_counted) >= 0
+        {{if .accounts}}AND (SELECT count(*) FROM accounts_counted) >= 0{{end}}
     RETURNING l.account_id AS id, l.lane, l.promoted, l.virtual_time
-),
+){{end}}
 -- The lane's turns must be as they were read: at least @since_least starts of its own jobs
 -- since the last promoted one, and at most @since_most after these starts.
-lane_started AS (
+{{if .lane}}, lane_started AS (
     UPDATE lanes SET since_promoted = CASE WHEN @promoted::boolean THEN 0 ELSE since_promoted + @starts::integer END
     WHERE lane = @lane AND since_promoted >= @since_least::integer
         AND (@promoted::boolean OR since_promoted + @starts::integer <= @since_most::integer)
-        AND (SELECT count(*) FROM accounts_counted) >= 0
+        {{if .accounts}}AND (SELECT count(*) FROM accounts_counted) >= 0{{end}}
     RETURNING lane
-)
+){{end}}
 SELECT
-    (SELECT count(*) FROM workers_saved),
-    (SELECT count(*) FROM attempts_saved),
-    (SELECT count(*) FROM jobs_saved),
-    (SELECT count(*) FROM artifacts_kept),
-    (SELECT coalesce(jsonb_agg(c), '[]') FROM accounts_counted c),
-    (SELECT coalesce(jsonb_agg(l), '[]') FROM lines_left l),
-    (SELECT count(*) FROM lane_started)
+    {{if .workers}}(SELECT count(*) FROM workers_saved){{else}}0{{end}},
+    {{if .attempts}}(SELECT count(*) FROM attempts_saved){{else}}0{{end}},
+    {{if .jobs}}(SELECT count(*) FROM jobs_saved){{else}}0{{end}},
+    {{if .artifacts}}(SELECT count(*) FROM artifacts_kept){{else}}0{{end}},
+    {{if .accounts}}(SELECT coalesce(jsonb_agg(c), '[]') FROM accounts_counted c){{else}}'[]'{{end}},
+    {{if .left}}(SELECT coalesce(jsonb_agg(l), '[]') FROM lines_left l){{else}}'[]'{{end}},
+    {{if .lane}}(SELECT count(*) FROM lane_started){{else}}0{{end}}

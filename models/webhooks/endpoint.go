@@ -183,8 +183,8 @@ func DisableEndpoint(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID
 }
 
 var wantingSQL = postgres.SelectOf[Endpoint](`
-	WHERE we.account_id = ANY (@accounts::uuid[]) AND we.deleted_at IS NULL AND we.disabled_at IS NULL
-		AND (we.url IS NULL OR we.events && @events::text[])
+	WHERE we.account_id = ANY ((SELECT @accounts::uuid[])::uuid[]) AND we.deleted_at IS NULL AND we.disabled_at IS NULL
+		AND (we.url IS NULL OR we.events && (SELECT @events::text[]))
 	ORDER BY we.id`)
 
 // ListWantingEndpoints returns the enabled endpoints of these accounts that subscribe to any
