@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,9 +147,10 @@ func (b *budgeted) countOperation(t *testing.T, o operation) {
 	runtime.GC()
 }
 
-// countIdle counts what api and control do while there is nothing to do.
+// countIdle counts what api and control do while there is nothing to do, and a worker waits for a job.
 func (b *budgeted) countIdle(t *testing.T) {
 	t.Helper()
+	waiter := b.enrol(t, b.key(t, b.account(t, "idle", models.TierPro), access.RoleWorker), "idle")
 	count := func(name string, run func(ctx context.Context, s *stack) error) {
 		cfg := b.cfg
 		cfg.alerts, cfg.retention = alert.Default(), upkeep.DefaultRetention
@@ -170,7 +172,11 @@ func (b *budgeted) countIdle(t *testing.T) {
 		require.NoError(t, <-ended)
 	}
 	count(idlePrefix+"api", func(ctx context.Context, s *stack) error {
-		s.handler(b.publicURL)
+		handler := s.handler(b.publicURL)
+		wait := b.request(t, waiter.token, leaseJob, map[string]any{"input": map[string]any{"workerId": waiter.id, "waitSeconds": 2 * idleSeconds}})
+		var waiting sync.WaitGroup
+		waiting.Go(func() { handler.ServeHTTP(httptest.NewRecorder(), wait) })
+		defer waiting.Wait()
 		served := make(chan error)
 		defer context.AfterFunc(ctx, func() { close(served) })()
 		return s.api(ctx, served)
@@ -192,19 +198,25 @@ func pause(t *testing.T, long time.Duration) {
 	}
 }
 
+// enrol registers a worker for jobs without work.
+func (b *budgeted) enrol(t *testing.T, key, instance string) holder {
+	t.Helper()
+	registered, err := b.customer.WithKey(key).RegisterWorker(t.Context(), client.RegisterWorkerInput{
+		Provider: "static", ProviderInstanceId: instance, Region: "local", GpuType: "any",
+		CapacityClass: client.CapacityClassSpot, Models: []string{"budget.noop"}, WarmModels: []string{}, AgentVersion: "test",
+	})
+	require.NoError(t, err)
+	return holder{id: registered.Worker.Id, token: registered.WorkerToken}
+}
+
 // prepare makes accounts, workers, pools, and jobs that wait.
 func (b *budgeted) prepare(t *testing.T) {
 	t.Helper()
 	account := b.account(t, "budgets", models.TierPro)
 	b.client = b.key(t, account, access.RoleClient)
-	enrolment := b.customer.WithKey(b.key(t, account, access.RoleWorker))
+	enrolment := b.key(t, account, access.RoleWorker)
 	for i := range firstCalls + countedCalls {
-		registered, err := enrolment.RegisterWorker(t.Context(), client.RegisterWorkerInput{
-			Provider: "static", ProviderInstanceId: fmt.Sprint(i), Region: "local", GpuType: "any",
-			CapacityClass: client.CapacityClassSpot, Models: []string{"budget.noop"}, WarmModels: []string{}, AgentVersion: "test",
-		})
-		require.NoError(t, err)
-		b.worker = append(b.worker, holder{id: registered.Worker.Id, token: registered.WorkerToken})
+		b.worker = append(b.worker, b.enrol(t, enrolment, fmt.Sprint(i)))
 	}
 	for range 10 {
 		inputs := make([]any, 100)

@@ -48,6 +48,7 @@ type meter struct {
 	admin *pgx.Conn // its statements are not counted
 	redis *redis.Client
 	conns []connectionsOf
+	hints []redis.UniversalClient // of the stacks
 }
 
 // connectionsOf are the connections of one pool.
@@ -102,6 +103,7 @@ func (m *meter) attach(t *testing.T, s *stack) {
 	require.NoError(t, err)
 	m.redis = redis.NewClient(options)
 	t.Cleanup(func() { m.redis.Close() })
+	m.hints = append(slices.Clip(m.hints), s.redis)
 	all := s.cfg.connections()
 	m.conns = append(slices.Clip(m.conns), connectionsOf{s.db, all.ordinary, all.reads}, connectionsOf{s.workers, all.workers, 0})
 }
@@ -110,6 +112,10 @@ func (m *meter) attach(t *testing.T, s *stack) {
 // started have ended, too.
 func (m *meter) count(t *testing.T, call func()) (f figures, ran []string) {
 	t.Helper()
+	// After a call that took too long, a stack leaves Redis alone for a moment.
+	testrun.Eventually(t, "the stacks use Redis", func() bool {
+		return !slices.ContainsFunc(m.hints, func(c redis.UniversalClient) bool { return c.Ping(t.Context()).Err() != nil })
+	})
 	m.publishCounts(t)
 	f = figures{}
 	tables := m.tables(t)
