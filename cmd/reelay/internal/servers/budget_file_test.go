@@ -42,7 +42,7 @@ const logSlack = 100
 const pageTolerance = 0.3
 
 // idleTolerance and idleSlack are those of idle processes: when passes run depends on the clock.
-const idleTolerance, idleSlack = 0.25, 3
+const idleTolerance, idleSlack = 0.5, 5
 
 // exceeds reports whether a figure is above its budget, and undercuts whether it is below.
 func (b *budget) exceeds(figure string, cost int64) bool {
