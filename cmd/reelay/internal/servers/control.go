@@ -58,14 +58,17 @@ func ControlCommand() *cobra.Command {
 const (
 	// reapEvery is short compared with a lease, so a pass that is lost because its process
 	// was killed costs little.
-	reapEvery       = 2 * time.Second
-	silentEvery     = 15 * time.Second
-	overdueEvery    = 10 * time.Second
-	expireEvery     = time.Second
-	retryEvery      = time.Second
-	sweepEvery      = 5 * time.Second
-	mendEvery       = time.Second
-	relayPause      = 200 * time.Millisecond
+	reapEvery    = 2 * time.Second
+	silentEvery  = 15 * time.Second
+	overdueEvery = 10 * time.Second
+	expireEvery  = time.Second
+	retryEvery   = time.Second
+	sweepEvery   = 5 * time.Second
+	mendEvery    = time.Second
+	relayPause   = 200 * time.Millisecond
+	// deliverPause bounds how often a process claims deliveries: there is work as long as some wait for
+	// their next try, and others may announce much.
+	deliverPause    = 50 * time.Millisecond
 	scaleEvery      = time.Second
 	scaleRest       = 10 * time.Second
 	yieldEvery      = 5 * time.Second
@@ -136,7 +139,7 @@ func (s *stack) control(ctx context.Context) error {
 		// Apart, so that slow submits never delay the decision on slots.
 		{Name: "decide on slots", On: models.WorkSchedules, Run: schedules.Decide},
 		{Name: "fire slots", On: models.WorkSlots, Run: schedules.Fire},
-		{Name: "deliver webhooks", On: models.WorkWebhooks, Run: woken(deliverer.Wake)},
+		{Name: "deliver webhooks", On: models.WorkWebhooks, Pause: deliverPause, Run: woken(deliverer.Wake)},
 		{Name: "fetch images", On: models.WorkFetches, Run: woken(fetches.Send)},
 		{Name: "relay the outbox", On: models.WorkOutbox, Pause: relayPause, Run: relay.Pass},
 
