@@ -146,12 +146,17 @@ func HasQueuedJobs(ctx context.Context, db bun.IDB) (has bool, err error) {
 	return has, err
 }
 
+// getQueuedJobsSQL looks up each job by its id. Otherwise PostgreSQL may read all queued jobs instead,
+// since the statistics often say that there are few.
+const getQueuedJobsSQL = `
+	SELECT j.*, l.virtual_time
+	FROM unnest((SELECT @ids::uuid[])) AS asked (id)
+	CROSS JOIN LATERAL (SELECT ` + queuedColumns + ` FROM queued_jobs WHERE id = asked.id LIMIT 1) j
+	JOIN account_lanes l USING (account_id, lane, promoted)`
+
 // GetQueuedJobs returns the queued jobs among these.
 func GetQueuedJobs(ctx context.Context, db bun.IDB, ids []models.JobID) (found []QueuedJob, err error) {
-	err = db.NewRaw(`
-		SELECT j.*, l.virtual_time
-		FROM (SELECT `+queuedColumns+` FROM queued_jobs WHERE id IN (?)) j
-		JOIN account_lanes l USING (account_id, lane, promoted)`, bun.List(ids)).Scan(ctx, &found)
+	err = postgres.Read(ctx, db, getQueuedJobsSQL, pgx.NamedArgs{"ids": postgres.Column(ids, postgres.UUID)}, &found)
 	return found, err
 }
 
