@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func TestRecorder(t *testing.T) {
 		db := modelstest.DB(t)
 		now := began(t, db, 25*time.Minute)
 		fill(t, db, 60, now.Add(-20*time.Minute))
-		pass := (&history.Recorder{DB: db}).Pass
+		pass := func(ctx context.Context) (int, error) { return (&history.Recorder{DB: db}).Pass(ctx) }
 
 		written := jobstest.Together(t, 4, pass)
 		written += recordAll(t, db)
