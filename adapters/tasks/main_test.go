@@ -10,7 +10,6 @@ import (
 	"github.com/reelay/reelay/adapters/tasks"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/testrun"
-	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,8 +56,6 @@ func run(t *testing.T, cfg tasks.Config) (stop func()) {
 	t.Cleanup(stop)
 	return stop
 }
-
-func nothing(context.Context, ...models.JobID) error { return nil }
 
 // receive waits for a value, and fails the test if none arrives.
 func receive[T any](t *testing.T, from <-chan T) T {
