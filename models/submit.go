@@ -99,6 +99,8 @@ type NewJobs struct {
 	// names no accounts.
 	Accounts []ExpectedAccount
 	Judged   bool
+	// Wait waits for accounts that others have locked, instead of leaving their jobs unwritten.
+	Wait bool
 	// Now is the time of PostgreSQL's clock, if the caller has read it.
 	Now time.Time
 }
@@ -112,12 +114,17 @@ type ExpectedAccount struct {
 //go:embed sql/insert_jobs.sql
 var insertJobsSQL string
 
+var insertJobs = map[bool]string{
+	false: rendered(insertJobsSQL, nil),
+	true:  rendered(insertJobsSQL, map[string]bool{"wait": true}),
+}
+
 // InsertJobs writes new jobs into the lanes of their tiers, with their first events, and
 // counts them on their accounts. It marks the jobs that were written and sets the columns that
 // the database chose.
 //
 // It does not write jobs whose idempotency key was used before, nor those of an account that
-// is not as NewJobs expects, or that others have locked. It locks the accounts in the order of
+// is not as NewJobs expects, or that others have locked, unless it is to wait. It locks the accounts in the order of
 // their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
@@ -130,7 +137,7 @@ func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	if err := errors.Join(jobsErr, accountsErr, readyErr); err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
-	rows, err := postgres.Run(ctx, db, insertJobsSQL, pgx.NamedArgs{
+	rows, err := postgres.Run(ctx, db, insertJobs[n.Wait], pgx.NamedArgs{
 		"jobs": jobs, "accounts": accounts, "ready": ready, "judged": n.Judged, "now": postgres.NullTime(n.Now),
 	})
 	byID := make(map[JobID]*NewJob, len(all))

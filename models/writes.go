@@ -50,24 +50,27 @@ var ErrAnswered = errors.New("the request had a lease already")
 //go:embed sql/write.sql
 var writeSQL string
 
-var (
-	writeTemplate = template.Must(template.New("write.sql").Parse(writeSQL))
-	// writeStatements caches what the template made.
-	writeStatements sync.Map // of the names of its parts: string
-)
+// writeStatements caches the statements that writeSQL makes.
+var writeStatements sync.Map // of the names of its parts: string
 
 // writeStatement returns the statement of these parts.
-func writeStatement(parts map[string]bool) (string, error) {
+func writeStatement(parts map[string]bool) string {
 	key := strings.Join(slices.Sorted(maps.Keys(parts)), " ")
 	if made, ok := writeStatements.Load(key); ok {
-		return made.(string), nil
+		return made.(string)
 	}
+	made := rendered(writeSQL, parts)
+	writeStatements.Store(key, made)
+	return made
+}
+
+// rendered returns a statement of the templates in sql/, with what these names turn on.
+func rendered(text string, on map[string]bool) string {
 	var made strings.Builder
-	if err := writeTemplate.Execute(&made, parts); err != nil {
-		return "", err
+	if err := template.Must(template.New("").Parse(text)).Execute(&made, on); err != nil {
+		panic(err) // the templates are parts of the program
 	}
-	writeStatements.Store(key, made.String())
-	return made.String(), nil
+	return made.String()
 }
 
 // Write writes everything in one statement. It returns ErrTurn, ErrNoRoom, ErrAnswered, or
@@ -77,14 +80,10 @@ func (w *Writes) Write(ctx context.Context, tx bun.Tx) error {
 	if err != nil {
 		return fmt.Errorf("encode the rows: %w", err)
 	}
-	statement, err := writeStatement(parts)
-	if err != nil {
-		return fmt.Errorf("make the statement: %w", err)
-	}
 	var workers, attempts, jobs, artifacts, lanes int
 	var accounts postgres.RowScan[[]countedAccount]
 	var left postgres.RowScan[[]leftLine]
-	rows, err := postgres.Run(ctx, tx, statement, args)
+	rows, err := postgres.Run(ctx, tx, writeStatement(parts), args)
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		return rows.Scan(&workers, &attempts, &jobs, &artifacts, &accounts, &left, &lanes)
 	})

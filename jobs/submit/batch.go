@@ -26,6 +26,8 @@ import (
 type submitBatch struct {
 	tx    bun.Tx
 	calls []*submitCall
+	// wait means that a plain write waits for locked accounts.
+	wait bool
 
 	// What was read first, unless all calls are plain: the account, of which no other submit
 	// runs; the clock; the jobs of used idempotency keys; the jobs of earlier requests of the
@@ -65,7 +67,16 @@ type accepted struct {
 // writePlain writes the jobs of plain calls by one statement, without reading first. It leaves the
 // calls that need more, and those of accounts that other transactions have locked.
 func (s *Submitter) writePlain(ctx context.Context, calls []*submitCall) error {
-	b := &submitBatch{calls: calls, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
+	return s.writeUnread(ctx, calls, false)
+}
+
+// writeWaiting is writePlain for calls of one account. It waits until the account is not locked.
+func (s *Submitter) writeWaiting(ctx context.Context, calls []*submitCall) error {
+	return s.writeUnread(ctx, calls, true)
+}
+
+func (s *Submitter) writeUnread(ctx context.Context, calls []*submitCall, wait bool) error {
+	b := &submitBatch{calls: calls, wait: wait, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
 	for _, call := range calls {
 		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
 	}
@@ -98,6 +109,9 @@ func (b *submitBatch) leaveUnwritten() {
 	})
 	for _, call := range left {
 		call.left = true
+	}
+	for _, call := range b.calls {
+		call.left = false
 	}
 }
 

@@ -113,7 +113,8 @@ func (c *submitCall) tokens() (unused []*submission) {
 
 // write accepts or refuses each submission that is not refused yet, and writes the accepted ones:
 // by one statement if nothing must be read first, otherwise by a transaction that reads first. In
-// both cases, calls that arrive together share it.
+// both cases, calls that arrive together share it. If others have locked the account, the statement
+// runs again and waits for it.
 func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	if err := s.prepare(ctx, call); err != nil {
 		return err
@@ -124,6 +125,10 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 	}
 	if s.plain(call) {
 		if err := s.plainWrites.Do(ctx, call, s.writePlain); err != nil || !call.left {
+			return err
+		}
+		// Most often a lease or an end holds the account for a moment.
+		if err := s.waitingWrites.Do(ctx, call.account, call, s.writeWaiting); err != nil || !call.left {
 			return err
 		}
 	}

@@ -272,7 +272,7 @@ func TestSubmits(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
-	t.Run("LockTheirAccountOnceAllElseIsWritten", func(t *testing.T) {
+	t.Run("TakeOneStatementThatWaitsWhileTheirAccountIsLocked", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
@@ -282,6 +282,31 @@ func TestSubmits(t *testing.T) {
 		require.NoError(t, err)
 		var submits sync.WaitGroup
 		submits.Go(func() { s.Submit(t) })
+		s.WaitForLocks(t, 1)
+
+		var waiting string
+		require.NoError(t, s.DB.NewRaw(`SELECT query FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(t.Context(), &waiting))
+		require.Contains(t, waiting, "-- Writes new jobs")
+		require.NoError(t, held.Rollback())
+		submits.Wait()
+		require.Equal(t, 1, s.Count(t, "jobs"))
+		s.RequireInvariants(t)
+	})
+
+	t.Run("LockTheirAccountOnceAllElseIsWritten", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		held, err := s.DB.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
+		require.NoError(t, err)
+		var submits sync.WaitGroup
+		submits.Go(func() {
+			_, err := s.Submitter.SubmitMany(t.Context(), s.Client, []submit.Submission{jobstest.Submission(), jobstest.Submission()})
+			require.NoError(t, err)
+		})
 
 		var waiting string
 		testrun.Eventually(t, "the calls wait for locks", func() bool {

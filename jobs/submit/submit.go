@@ -40,9 +40,10 @@ type Submitter struct {
 	shares  recent.Map[models.AccountID, *models.Account]
 	entries batch.Group[*entry]
 	// plainWrites batches the calls that one statement can write, and waits for no locked
-	// account. writes batches the others by account, since they wait for its row.
-	plainWrites batch.Group[*submitCall]
-	writes      batch.Keyed[models.AccountID, *submitCall]
+	// account. waitingWrites batches those of locked accounts, and writes all other calls: both by
+	// account, since they wait for its row.
+	plainWrites           batch.Group[*submitCall]
+	waitingWrites, writes batch.Keyed[models.AccountID, *submitCall]
 }
 
 // MaxSubmitJobs is how many jobs one call may submit.

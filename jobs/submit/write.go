@@ -56,7 +56,7 @@ const insertMost = 1000
 // writeJobs writes the jobs with their own rows.
 func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	rows := models.NewJobs{
-		Jobs: make([]*models.NewJob, len(b.changes)), Judged: !b.start.Now.IsZero(), Now: b.start.Now,
+		Jobs: make([]*models.NewJob, len(b.changes)), Judged: !b.start.Now.IsZero(), Now: b.start.Now, Wait: b.wait,
 	}
 	if !rows.Judged {
 		rows.Accounts = b.expected()

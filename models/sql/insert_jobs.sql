@@ -9,9 +9,9 @@
 -- not count them: models.CountNewJobs does that, once all is written.
 --
 -- Locks: the submits of the accounts, shared, see models.LockSubmits, then the accounts, both in
--- the order of their ids. It waits for none of them: the jobs of an account that others have locked
--- are not written. Whoever waits for a submit with the same idempotency key holds an account, so
--- that one must not be a submit that takes long.
+-- the order of their ids. Unless it is asked to wait, it waits for none of them: the jobs of an
+-- account that others have locked are not written. Whoever waits for a submit with the same
+-- idempotency key holds an account, so that one must not be a submit that takes long.
 --
 -- Returns a row per job that was written: its id, its order, its account's virtual time in the
 -- line, and the clock at which it was written.
@@ -19,12 +19,14 @@ WITH expected AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@accounts) AS t (id uuid, tier text)
 ),
 free AS MATERIALIZED (
-    SELECT id FROM expected WHERE pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1))
+    SELECT id FROM expected WHERE
+        {{if .wait}}pg_advisory_xact_lock_shared(hashtextextended(id::text, 1)) IS NOT NULL
+        {{else}}pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1)){{end}}
 ),
 locked AS MATERIALIZED (
     SELECT id, tier, queued, max_queued, running, max_running FROM accounts
     WHERE id IN (SELECT id FROM free)
-    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+    ORDER BY id FOR NO KEY UPDATE {{if not .wait}}SKIP LOCKED{{end}}
 ),
 clock AS MATERIALIZED (
     SELECT coalesce(@now::timestamptz, clock_timestamp()) AS now FROM (SELECT count(*) FROM locked) l
