@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -72,6 +73,32 @@ func TestLate(t *testing.T) {
 
 func TestReadLanes(t *testing.T) {
 	t.Parallel()
+
+	t.Run("TellsWhenAQueueOfALaneWasClosedLast", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		now, err := postgres.Now(t.Context(), db)
+		require.NoError(t, err)
+		set := func(lane models.Tier, paused bool) {
+			require.NoError(t, models.SetQueuePause(t.Context(), db,
+				&models.QueuePause{Lane: lane, Paused: paused, ChangedBy: "test", Reason: "test", ChangedAt: now}))
+		}
+		set(models.TierFree, true)
+		set(models.TierBatch, true)
+		set(models.TierBatch, false)
+
+		lanes, err := models.ReadLanes(t.Context(), db)
+
+		require.NoError(t, err)
+		until := map[models.Tier]time.Time{}
+		for _, lane := range lanes {
+			until[lane.Lane] = lane.ClosedUntil
+		}
+		require.Zero(t, until[models.TierPro], "never")
+		require.True(t, until[models.TierFree].After(now.Add(time.Hour)), "it still is")
+		require.False(t, until[models.TierBatch].IsZero())
+		require.True(t, until[models.TierBatch].Before(now.Add(time.Hour)), "it no longer is")
+	})
 
 	t.Run("ListsWhatTheQueuedJobsOfALaneNeed", func(t *testing.T) {
 		t.Parallel()
