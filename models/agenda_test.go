@@ -17,26 +17,29 @@ import (
 
 // job inserts a job with further columns.
 func job(columns, values string) string {
-	return `INSERT INTO jobs (id, account_id, type, model, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, ` + columns +
-		`) VALUES (gen_random_uuid(), gen_random_uuid(), 'video.generate', 'testcard', 'PRO', 'PRO', '{}', 3, 600, 5, ` + values + `)`
+	return `INSERT INTO jobs (
+			id, account_id, type, model, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, ` + columns + `)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'video.generate', 'testcard', 'PRO', 'PRO', '{}', 3, 600, 5, ` + values + `)`
 }
 
 const (
-	schedule = `INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds, catch_up,
-		catch_up_window_seconds, overlap, ciphertext, wrapped_key, model, tier, decided_until, next_slot, next_fire_at)
+	schedule = `INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds,
+		catch_up, catch_up_window_seconds, overlap, ciphertext, wrapped_key, model, tier, decided_until, next_slot, next_fire_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'night', 60, 'UTC', 'SKIP', 'FIRST', 0, 'SKIP', 0, 'ALLOW', '', '',
 		'testcard', 'PRO', now(), now(), `
 	slot = `INSERT INTO schedule_slots (schedule_id, slot, cause, state, tier, account_id, due_at)
 		VALUES (gen_random_uuid(), now(), 'CRON', 'PENDING', 'PRO', gen_random_uuid(), `
 	fetch    = `INSERT INTO input_fetches (job_id, account_id, claimed_until, next_at) VALUES (gen_random_uuid(), gen_random_uuid(), `
 	delivery = `INSERT INTO webhook_deliveries (id, event_id, endpoint_id, account_id, job_id, run, event, url, next_attempt_at)
-		VALUES (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 'job.completed', 'https://a.example', `
+		VALUES (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 'job.completed',
+		'https://a.example', `
 	message = `INSERT INTO outbox (kind, payload, claimed_until) VALUES ('job.ready', '{}', `
 	attempt = `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at, ended_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 1, 1, gen_random_uuid(), gen_random_uuid(), `
 	workflow = `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, cancel_requested_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 'film', 'RUNNING', 1, 1, '', `
-	operation = `INSERT INTO bulk_operations (id, action, filter, per_minute, canary, canary_over, matched, account_id, started_by, role, paused, next_at)
+	operation = `INSERT INTO bulk_operations (id, action, filter, per_minute, canary, canary_over, matched, account_id, started_by, role,
+		paused, next_at)
 		VALUES (gen_random_uuid(), 'CANCEL', '{}', 60, 0, true, 1, gen_random_uuid(), gen_random_uuid(), 'ADMIN', `
 	notice   = `INSERT INTO alert_notices (id, event, route, next_at) VALUES (gen_random_uuid(), 'DIGEST', 'mail', `
 	deletion = `INSERT INTO object_deletions (object_key, next_at) VALUES (gen_random_uuid(), `
@@ -116,9 +119,11 @@ func TestReadAgenda(t *testing.T) {
 	t.Run("LeavesOutWhatIsNotDue", func(t *testing.T) {
 		t.Parallel()
 
-		_, due := agendaWith(t, modelstest.DB(t), job("status, run_at", "'SCHEDULED', now() + interval '1 h'"), job("status, blocked_by, run_at", "'BLOCKED', 1, now()"),
+		_, due := agendaWith(t, modelstest.DB(t),
+			job("status, run_at", "'SCHEDULED', now() + interval '1 h'"), job("status, blocked_by, run_at", "'BLOCKED', 1, now()"),
 			schedule+later, slot+later, fetch+"'-infinity', "+later, fetch+"now() + interval '1 h', "+now, message+later,
-			attempt+"'SUCCEEDED', now(), now(), now())", job("status, run_at, expires_at", "'SCHEDULED', now() + interval '2 h', now() + interval '1 h'"),
+			attempt+"'SUCCEEDED', now(), now(), now())",
+			job("status, run_at, expires_at", "'SCHEDULED', now() + interval '2 h', now() + interval '1 h'"),
 			workflow+"NULL)", operation+"false, "+later, operation+"true, "+now, notice+later, notice+"NULL)", deletion+later,
 			job("status, completed_at", "'COMPLETED', now() - interval '1 h'"), worker+"'IDLE')", pool+"'')")
 
@@ -149,7 +154,9 @@ func TestReadAgenda(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, before.Next)
 		modelstest.Fill(t, db)
-		_, err = db.ExecContext(t.Context(), `INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, run_at)
+		_, err = db.ExecContext(t.Context(), `
+			INSERT INTO jobs (
+				id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, run_at)
 			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', 'testcard', 'SCHEDULED', 'PRO', 'PRO', '{}', 3, 600, 5,
 				now() + make_interval(hours => i - 1000) FROM generate_series(1, 3000) i`)
 		require.NoError(t, err)

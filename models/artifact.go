@@ -58,7 +58,9 @@ type KnownObject struct {
 	Artifact *Artifact
 }
 
-const lockUploadsSQL = "SELECT object_key FROM uploads WHERE object_key = ANY ((SELECT @keys::text[])::text[]) ORDER BY object_key FOR KEY SHARE"
+const lockUploadsSQL = `
+	SELECT object_key FROM uploads WHERE object_key = ANY ((SELECT @keys::text[])::text[])
+	ORDER BY object_key FOR KEY SHARE`
 
 var (
 	findUploadsSQL   = postgres.SelectOf[IssuedUpload]("WHERE u.object_key = ANY ((SELECT @keys::text[])::text[])")

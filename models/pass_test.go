@@ -69,7 +69,9 @@ func TestClaimPasses(t *testing.T) {
 		_, _, err := claimPass(t, db, "reap")
 		require.NoError(t, err)
 
-		claims, err := models.ClaimPasses(t.Context(), db, []models.PassPeriod{{Name: "reap", Every: 24 * time.Hour}, {Name: "sweep", Every: time.Hour}})
+		claims, err := models.ClaimPasses(t.Context(), db, []models.PassPeriod{
+			{Name: "reap", Every: 24 * time.Hour}, {Name: "sweep", Every: time.Hour},
+		})
 
 		require.NoError(t, err)
 		require.Len(t, claims, 2)

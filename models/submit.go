@@ -124,8 +124,8 @@ var insertJobs = map[bool]string{
 // the database chose.
 //
 // It does not write jobs whose idempotency key was used before, nor those of an account that
-// is not as NewJobs expects, or that others have locked, unless it is to wait. It locks the accounts in the order of
-// their ids.
+// is not as NewJobs expects, or that others have locked, unless Wait is set. It locks the accounts
+// in the order of their ids.
 func InsertJobs(ctx context.Context, db bun.IDB, n NewJobs) error {
 	all := n.Jobs
 	for i, j := range all { // another try of it may have been undone

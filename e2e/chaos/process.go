@@ -161,8 +161,8 @@ func startRedis(dir string, port int, password string) (*localstack.Child, error
 	return child, answers(child, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }
 
-// answers waits until a connection to address succeeds or the child has ended. Other
-// programs do not report that they listen.
+// answers waits until a connection to address succeeds or the child has ended. It tries again and
+// again, since other programs do not report that they listen.
 func answers(c child, address string) error {
 	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", address, time.Second)

@@ -42,7 +42,7 @@ func TestKeyCache(t *testing.T) {
 
 		revoked = true
 		require.NoError(t, get("one"))
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // the bubble's clock
 		require.ErrorIs(t, get("one"), apierror.ErrUnauthenticated)
 		revoked = false
 		require.NoError(t, get("one"), "what was refused is not remembered")

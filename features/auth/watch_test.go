@@ -65,12 +65,12 @@ func TestKeyWatch(t *testing.T) {
 			_, err = watch.Open("a", func() { close(ended) })
 			require.NoError(t, err)
 
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) // the bubble's clock
 			mu.Lock()
 			require.Equal(t, 3, asked, "once for all, every 3 s")
 			mu.Unlock()
 			say(context.DeadlineExceeded) // an outage says nothing about the key
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second)  // the bubble's clock
 			require.NoError(t, ctx.Err())
 			say(apierror.ErrUnauthenticated)
 

@@ -128,7 +128,7 @@ func TestReadShares(t *testing.T) {
 		var refused *apierror.Error
 		require.ErrorAs(t, (<-second).err, &refused)
 		require.Equal(t, apierror.CodeRateLimited, refused.Code)
-		time.Sleep(time.Duration(refused.RetryAfterSeconds) * time.Second)
+		time.Sleep(time.Duration(refused.RetryAfterSeconds) * time.Second) // the bubble's clock
 		admit(t, s, one, largeRead).End()
 	})
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/models/postgres"
 )
 
@@ -18,7 +19,7 @@ type shared struct {
 	fail func(error) // called when the reader cannot continue
 
 	followers int // guarded by the watcher's mu
-	notified  chan struct{}
+	notified  periodic.Wake
 	ready     chan struct{} // closed after the first look
 	stop      context.CancelFunc
 	done      chan struct{}
@@ -40,7 +41,7 @@ func (s *shared) enter() {
 	}
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
-	s.notified, s.ready, s.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	s.notified, s.ready, s.done = periodic.NewWake(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.done)
 		s.fail(s.run(ctx))
@@ -49,12 +50,7 @@ func (s *shared) enter() {
 }
 
 // notify requests a look. It does not block.
-func (s *shared) notify() {
-	select {
-	case s.notified <- struct{}{}:
-	default: // a look is already requested
-	}
-}
+func (s *shared) notify() { s.notified.Send() }
 
 // run reads until ctx ends, or look fails permanently.
 func (s *shared) run(ctx context.Context) error {

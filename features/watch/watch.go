@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/batch"
+	"github.com/reelay/reelay/internal/periodic"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -82,13 +83,8 @@ func (w *Watcher) Job(ctx context.Context, p jobs.Principal, id models.JobID, ev
 // subscribe returns a channel that holds a value if there was a notification since it was last read, and a
 // function that ends the subscription.
 func subscribe(ctx context.Context, from jobs.Notifications, id string) (news <-chan struct{}, stop func()) {
-	c := make(chan struct{}, 1)
-	return c, from.Subscribe(ctx, id, func() {
-		select {
-		case c <- struct{}{}:
-		default: // the channel already holds a value
-		}
-	})
+	wake := periodic.NewWake()
+	return wake, from.Subscribe(ctx, id, wake.Send)
 }
 
 func changed(a, b *models.Job) bool {

@@ -352,7 +352,7 @@ func TestWebhook(t *testing.T) {
 		s := jobstest.New(t)
 		told := make(chan struct{}, 10)
 		defer s.Notifier.Notifications.Subscribe(t.Context(), change.TopicDue, func() { told <- struct{}{} })()
-		jobstest.CancelledJob(t, s) // nobody wants to know
+		jobstest.CancelledJob(t, s) // there is no endpoint yet
 		jobstest.Hook(t, s, jobstest.NewReceiver(t))
 
 		job := jobstest.CancelledJob(t, s)

@@ -28,7 +28,7 @@ func TestGPUSamples(t *testing.T) {
 	}
 	story(t, oneJob, func(t *testing.T, f *fixture) {
 		<-f.model.started
-		time.Sleep(25 * time.Second)
+		time.Sleep(25 * time.Second) // the bubble's clock
 
 		beats := f.of("heartbeat")
 		require.Len(t, beats, 2)
@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 			f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
 			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4"), Thumbnail: file(t, order, "still.jpg")}
 			synctest.Wait()
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // the bubble's clock
 			f.leave(t)
 
 			require.Equal(t, "a lighthouse", order.Prompt)
@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 				story(t, prepare, func(t *testing.T, f *fixture) {
 					<-f.model.started
 					f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
-					time.Sleep(20 * time.Second)
+					time.Sleep(20 * time.Second) // the bubble's clock
 
 					var loads []any
 					for _, report := range f.of("reportProgress") {
@@ -92,11 +92,11 @@ func TestRun(t *testing.T) {
 	t.Run("RepeatsALostRequestUnderItsID", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // the bubble's clock
 			f.goAway(refusing)
 			time.Sleep(60 * time.Second) // the poll at 20 s and its repetitions are lost
 			f.comeBack()
-			time.Sleep(60 * time.Second)
+			time.Sleep(60 * time.Second) // the bubble's clock
 
 			asks := f.of("leaseJob")
 			require.Greater(t, len(asks), 3)
@@ -111,8 +111,8 @@ func TestRun(t *testing.T) {
 	t.Run("GivesBackWhatItWasGrantedWhileLeaving", func(t *testing.T) {
 		t.Parallel()
 		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
-			time.Sleep(time.Second)
-			f.queue() // granted by the poll whose answer the agent will not wait for
+			time.Sleep(time.Second) // the bubble's clock
+			f.queue()               // granted by the poll whose answer the agent will not wait for
 			f.leave(t)
 
 			asks := f.of("leaseJob")
@@ -130,7 +130,7 @@ func TestLease(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			<-f.model.started
-			time.Sleep(65 * time.Second)
+			time.Sleep(65 * time.Second) // the bubble's clock
 
 			require.Len(t, f.of("heartbeat"), 6)
 		})
@@ -141,13 +141,13 @@ func TestLease(t *testing.T) {
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
 			f.set("heartbeat", lost)
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) // the bubble's clock
 			synctest.Wait()
 			at := len(f.of("reportProgress", "releaseJob", "failJob", "completeJob", "commitCheckpoint"))
 
 			require.Equal(t, "cancel", <-f.model.orders)
 			require.NoDirExists(t, order.Workdir)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // the bubble's clock
 			require.Len(t, f.of("reportProgress", "releaseJob", "failJob", "completeJob", "commitCheckpoint"), at)
 			require.Len(t, f.of("heartbeat"), 1)
 			require.Greater(t, len(f.of("leaseJob")), 1, "the worker must ask for its next job")
@@ -158,14 +158,14 @@ func TestLease(t *testing.T) {
 		t.Parallel()
 		story(t, oneJob, func(t *testing.T, f *fixture) {
 			order := <-f.model.started
-			time.Sleep(15 * time.Second)
+			time.Sleep(15 * time.Second) // the bubble's clock
 			f.goAway(refusing)
-			time.Sleep(60 * time.Second)
+			time.Sleep(60 * time.Second) // the bubble's clock
 			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // the bubble's clock
 			before := f.count()
 			f.comeBack()
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) // the bubble's clock
 
 			require.Equal(t, "heartbeat", f.after(before)[0].name)
 			require.Len(t, f.of("completeJob"), 1)
@@ -178,11 +178,11 @@ func TestLease(t *testing.T) {
 			<-f.model.started
 			f.goAway(refusing)
 			for range 9 {
-				time.Sleep(time.Minute)
+				time.Sleep(time.Minute) // the bubble's clock
 				f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
 			}
 			drain(f.model.orders)
-			time.Sleep(2 * time.Minute)
+			time.Sleep(2 * time.Minute) // the bubble's clock
 
 			require.Contains(t, drain(f.model.orders), "cancel")
 		})

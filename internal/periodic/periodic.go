@@ -105,7 +105,7 @@ func Rest(ctx context.Context, long time.Duration) {
 // Wake wakes a loop. Any number of calls of Send before the loop waits wake it once.
 type Wake chan struct{}
 
-// NewWake returns a wake that nobody has sent.
+// NewWake returns a wake that was not sent yet.
 func NewWake() Wake { return make(Wake, 1) }
 
 // Send wakes the loop, now or when it waits next.

@@ -37,7 +37,7 @@ type Estimator struct {
 	took     time.Duration // without rests
 
 	warmth atomic.Pointer[warmth]
-	// asked reports whether somebody has used the forecast since the newest refresh.
+	// asked reports whether the forecast was used since the newest refresh.
 	asked atomic.Bool
 }
 
@@ -73,8 +73,8 @@ func (e *Estimator) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Pass refreshes the forecast if somebody has used it and a refresh costs less than its share of the
-// time, or if it is almost stale.
+// Pass refreshes the forecast if it was used and a refresh costs less than its share of the time, or if
+// it is almost stale.
 func (e *Estimator) Pass(ctx context.Context) error {
 	e.mu.Lock()
 	rest := staleAfter / 2

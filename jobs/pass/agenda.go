@@ -124,9 +124,9 @@ func (a *Agenda) look(ctx context.Context) (f found, err error) {
 	asked := map[string]*running{}
 	a.mu.Lock()
 	for _, p := range a.passes {
-		period, at := p.due(agenda, now)
+		period, at, wanted := p.due(agenda)
 		switch {
-		case at.IsZero():
+		case !wanted:
 		case p.runs:
 			p.missed = p.Every == 0
 		case at.After(now):
@@ -161,28 +161,20 @@ func (a *Agenda) look(ctx context.Context) (f found, err error) {
 	return f, nil
 }
 
-// due returns the period in which a pass should run, and when it may, or zero if there is nothing to
-// do for it.
-func (p *running) due(agenda models.Agenda, now time.Time) (models.PassPeriod, time.Time) {
-	period := models.PassPeriod{Name: p.Name, Every: p.Every}
+// due returns the period in which a pass should run, since when it may, and whether it should at all.
+func (p *running) due(agenda models.Agenda) (period models.PassPeriod, at time.Time, wanted bool) {
+	period = models.PassPeriod{Name: p.Name, Every: p.Every}
 	if p.On != "" && !agenda.Due[p.On] {
 		// A period of another length has another name: their numbers cannot be compared.
 		period = models.PassPeriod{Name: p.Name + " at rest", Every: p.Rest}
 		if p.Rest == 0 {
-			return period, time.Time{}
+			return period, at, false
 		}
 	}
 	if period.Every == 0 {
-		return period, latest(p.rested, now)
+		return period, p.rested, true
 	}
-	return period, latest(p.next[period.Every], now)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return period, p.next[period.Every], true
 }
 
 // run runs a pass. If a pass without periods did something, there may be more.

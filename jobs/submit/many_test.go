@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 func videos(n int) []submit.Submission {
@@ -173,6 +174,16 @@ func TestSubmitMany(t *testing.T) {
 	})
 }
 
+// holdAccount locks an account until the returned transaction ends.
+func holdAccount(t *testing.T, s *jobstest.Stack, id models.AccountID) bun.Tx {
+	t.Helper()
+	held, err := s.DB.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = models.LockAccount(t.Context(), held, id)
+	require.NoError(t, err)
+	return held
+}
+
 // TestSubmits covers concurrent calls that share a transaction.
 func TestSubmits(t *testing.T) {
 	t.Parallel()
@@ -180,10 +191,7 @@ func TestSubmits(t *testing.T) {
 	// together runs calls that all wait while an account is locked, and returns how many
 	// transactions wrote their jobs.
 	together := func(t *testing.T, s *jobstest.Stack, calls ...func()) (commits int) {
-		held, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, s.Account.ID)
 		var wg sync.WaitGroup
 		for i, call := range calls {
 			wg.Go(call)
@@ -238,10 +246,7 @@ func TestSubmits(t *testing.T) {
 
 		s := jobstest.New(t)
 		stranger := s.NewKey(t, s.NewAccount(t, "stranger", models.TierPro), access.RoleClient)
-		held, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), held, stranger.AccountID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, stranger.AccountID)
 		const callers = 5
 		var strangers, own sync.WaitGroup
 		one := func(p jobs.Principal) func() {
@@ -276,10 +281,7 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		held, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, s.Account.ID)
 		var submits sync.WaitGroup
 		submits.Go(func() { s.Submit(t) })
 		s.WaitForLocks(t, 1)
@@ -298,10 +300,7 @@ func TestSubmits(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		held, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, s.Account.ID)
 		var submits sync.WaitGroup
 		submits.Go(func() {
 			_, err := s.Submitter.SubmitMany(t.Context(), s.Client, []submit.Submission{jobstest.Submission(), jobstest.Submission()})
@@ -326,10 +325,7 @@ func TestSubmits(t *testing.T) {
 		s := jobstest.New(t)
 		const tries = 3
 		ids := make([]models.JobID, tries)
-		held, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), held, s.Account.ID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, s.Account.ID)
 		var calls sync.WaitGroup
 		for retry := range tries {
 			calls.Go(func() {

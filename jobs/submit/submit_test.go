@@ -393,10 +393,7 @@ func TestSubmit(t *testing.T) {
 		require.NoError(t, err)
 
 		// All calls arrive while the account is locked.
-		tx, err := s.DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		_, err = models.LockAccount(t.Context(), tx, s.Account.ID)
-		require.NoError(t, err)
+		held := holdAccount(t, s, s.Account.ID)
 		const processes, callers = 3, 6
 		var calls sync.WaitGroup
 		refused := make(chan error, callers)
@@ -411,7 +408,7 @@ func TestSubmit(t *testing.T) {
 			}
 		}
 		s.WaitForLocks(t, processes) // the other calls wait for these
-		require.NoError(t, tx.Rollback())
+		require.NoError(t, held.Rollback())
 		calls.Wait()
 		close(refused)
 

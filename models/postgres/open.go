@@ -24,9 +24,8 @@ import (
 const (
 	// connectTimeout bounds the wait for a connection, new or from the pool.
 	connectTimeout = 2 * time.Second
-	// spareTime is how long nobody may have needed a connection for the pool to close it, when it looks
-	// once a minute. Each costs the server some 5 MB. It is less than that minute, since after each look
-	// the pool first uses every connection once.
+	// spareTime is how long a connection stays open without use: each costs the server some 5 MB. pgx
+	// looks once a minute, and then uses each connection once, so this must be less than a minute.
 	spareTime = 30 * time.Second
 	// pingTimeout bounds the check of an idle connection.
 	pingTimeout = time.Second

@@ -71,7 +71,7 @@ func (b *budget) margin(figure string) float64 {
 	return margin
 }
 
-// idle reports whether the operation is a idle process. On a busy machine it does less.
+// idle reports whether the operation is an idle process. On a busy machine it does less.
 func (b *budget) idle() bool { return strings.HasPrefix(b.name, idlePrefix) }
 
 var (

@@ -105,6 +105,20 @@ type held struct {
 	Job                     struct{ ID string }
 }
 
+// upload is where and how to put an object, as the API says it.
+type upload struct {
+	ObjectKey, URL, Method string
+	Headers                map[string]string
+}
+
+// decode returns the data of an answer of the GraphQL API.
+func decode[T any](t *testing.T, answer []byte) T {
+	t.Helper()
+	var got struct{ Data T }
+	require.NoError(t, json.Unmarshal(answer, &got), "%s", answer)
+	return got.Data
+}
+
 // operation is a call that is counted.
 type operation struct {
 	name string
@@ -174,7 +188,9 @@ func (b *budgeted) countIdle(t *testing.T) {
 	}
 	count(idlePrefix+"api", func(ctx context.Context, s *stack) error {
 		handler := s.handler(b.publicURL)
-		wait := b.request(t, waiter.token, leaseJob, map[string]any{"input": map[string]any{"workerId": waiter.id, "waitSeconds": 2 * idleSeconds}})
+		wait := b.request(t, waiter.token, leaseJob, map[string]any{
+			"input": map[string]any{"workerId": waiter.id, "waitSeconds": 2 * idleSeconds},
+		})
 		var waiting sync.WaitGroup
 		waiting.Go(func() { handler.ServeHTTP(httptest.NewRecorder(), wait) })
 		defer waiting.Wait()
@@ -248,16 +264,21 @@ func (b *budgeted) prepare(t *testing.T) {
 }
 
 const (
-	submitJob      = "mutation submitJob($input: SubmitJobInput!) { submitJob(input: $input) { job { id status } deduplicated } }"
-	submitJobs     = "mutation submitJobs($inputs: [SubmitJobInput!]!) { submitJobs(inputs: $inputs) { accepted rejected results { job { id status } deduplicated } } }"
-	leaseJob       = "mutation leaseJob($input: LeaseJobInput!) { leaseJob(input: $input) { lease { attemptId fencingToken job { id params } } } }"
+	submitJob  = "mutation submitJob($input: SubmitJobInput!) { submitJob(input: $input) { job { id status } deduplicated } }"
+	submitJobs = "mutation submitJobs($inputs: [SubmitJobInput!]!) { submitJobs(inputs: $inputs) {" +
+		" accepted rejected results { job { id status } deduplicated } } }"
+	leaseJob = "mutation leaseJob($input: LeaseJobInput!) { leaseJob(input: $input) {" +
+		" lease { attemptId fencingToken job { id params } } } }"
 	heartbeat      = "mutation heartbeat($input: HeartbeatInput!) { heartbeat(input: $input) { leaseExpiresAt directive { action reason } } }"
-	reportProgress = "mutation reportProgress($input: ProgressInput!) { reportProgress(input: $input) { leaseExpiresAt directive { action reason } } }"
-	requestUpload  = "mutation requestUpload($input: RequestUploadInput!) { requestUpload(input: $input) { objectKey url method headers } }"
-	commit         = "mutation commitCheckpoint($input: CommitCheckpointInput!) { commitCheckpoint(input: $input) { leaseExpiresAt directive { action reason } } }"
-	completeJob    = "mutation completeJob($input: CompleteJobInput!) { completeJob(input: $input) { job { id status } next { attemptId fencingToken job { id params } } } }"
-	cancelJob      = "mutation cancelJob($id: ID!) { cancelJob(id: $id) { id status } }"
-	statusOfJob    = "query job($id: ID!) { job(id: $id) { id status progress { percent phase etaSeconds } } }"
+	reportProgress = "mutation reportProgress($input: ProgressInput!) { reportProgress(input: $input) {" +
+		" leaseExpiresAt directive { action reason } } }"
+	requestUpload = "mutation requestUpload($input: RequestUploadInput!) { requestUpload(input: $input) { objectKey url method headers } }"
+	commit        = "mutation commitCheckpoint($input: CommitCheckpointInput!) { commitCheckpoint(input: $input) {" +
+		" leaseExpiresAt directive { action reason } } }"
+	completeJob = "mutation completeJob($input: CompleteJobInput!) { completeJob(input: $input) {" +
+		" job { id status } next { attemptId fencingToken job { id params } } } }"
+	cancelJob   = "mutation cancelJob($id: ID!) { cancelJob(id: $id) { id status } }"
+	statusOfJob = "query job($id: ID!) { job(id: $id) { id status progress { percent phase etaSeconds } } }"
 )
 
 // operations returns what is counted, in an order in which each finds what it needs.
@@ -295,15 +316,13 @@ func (b *budgeted) operations(t *testing.T) []operation {
 	}, nil)
 	over("lease", func(i int) *http.Request {
 		// A sign of life is not written if the last one is less than 5 s old.
-		b.meter.exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '10 s' WHERE id = split_part($1, '_', 2)::uuid", b.worker[i].id)
+		b.meter.exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp() - interval '10 s' WHERE id = split_part($1, '_', 2)::uuid",
+			b.worker[i].id)
 		return b.request(t, b.worker[i].token, leaseJob, map[string]any{"input": map[string]any{"workerId": b.worker[i].id, "waitSeconds": 0}})
 	}, func(i int, answer []byte) {
-		var got struct {
-			Data struct{ LeaseJob struct{ Lease *held } }
-		}
-		require.NoError(t, json.Unmarshal(answer, &got))
-		require.NotNil(t, got.Data.LeaseJob.Lease, "%s", answer)
-		b.worker[i].held = *got.Data.LeaseJob.Lease
+		lease := decode[struct{ LeaseJob struct{ Lease *held } }](t, answer).LeaseJob.Lease
+		require.NotNil(t, lease, "%s", answer)
+		b.worker[i].held = *lease
 	})
 	over("heartbeat", func(i int) *http.Request {
 		b.serve(t, ofWorker(i, heartbeat, nil)) // the first one starts the job
@@ -315,30 +334,23 @@ func (b *budgeted) operations(t *testing.T) []operation {
 	}, nil)
 	sum, size, err := client.Checksum(strings.NewReader(checkpoint))
 	require.NoError(t, err)
-	targets := make([]struct {
-		ObjectKey, URL, Method string
-		Headers                map[string]string
-	}, len(b.worker))
+	targets := make([]upload, len(b.worker))
 	over("request an upload", func(i int) *http.Request {
 		return ofWorker(i, requestUpload, map[string]any{"type": "CHECKPOINT", "contentType": "application/octet-stream", "sizeBytes": size,
 			"checksum": sum})
 	}, func(i int, answer []byte) {
-		got := map[string]map[string]any{}
-		require.NoError(t, json.Unmarshal(answer, &got))
-		target, err := json.Marshal(got["data"]["requestUpload"])
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(target, &targets[i]))
+		targets[i] = decode[struct{ RequestUpload upload }](t, answer).RequestUpload
 	})
 	over("commit a checkpoint", func(i int) *http.Request {
 		at, err := http.NewRequestWithContext(t.Context(), targets[i].Method, b.publicURL, nil)
 		require.NoError(t, err)
 		at.URL, err = at.URL.Parse(targets[i].URL)
 		require.NoError(t, err)
-		upload := httptest.NewRequestWithContext(t.Context(), targets[i].Method, at.URL.String(), strings.NewReader(checkpoint))
+		put := httptest.NewRequestWithContext(t.Context(), targets[i].Method, at.URL.String(), strings.NewReader(checkpoint))
 		for name, value := range targets[i].Headers {
-			upload.Header.Set(name, value)
+			put.Header.Set(name, value)
 		}
-		b.serve(t, upload)
+		b.serve(t, put)
 		return ofWorker(i, commit, map[string]any{"step": 1, "percent": 3, "object": map[string]any{
 			"objectKey": targets[i].ObjectKey, "sizeBytes": size, "checksum": sum, "contentType": "application/octet-stream",
 		}})
@@ -349,21 +361,16 @@ func (b *budgeted) operations(t *testing.T) []operation {
 	over("end with the next lease", func(i int) *http.Request {
 		return ofWorker(i, completeJob, map[string]any{"result": map[string]any{"ok": true}, "leaseNext": true})
 	}, func(i int, answer []byte) {
-		var got struct {
-			Data struct{ CompleteJob struct{ Next *held } }
-		}
-		require.NoError(t, json.Unmarshal(answer, &got))
-		require.NotNil(t, got.Data.CompleteJob.Next, "%s", answer)
-		b.worker[i].held = *got.Data.CompleteJob.Next
+		next := decode[struct{ CompleteJob struct{ Next *held } }](t, answer).CompleteJob.Next
+		require.NotNil(t, next, "%s", answer)
+		b.worker[i].held = *next
 	})
 	over("cancel", func(int) *http.Request {
-		var got struct {
-			Data struct {
-				SubmitJob struct{ Job struct{ ID string } }
-			}
-		}
-		require.NoError(t, json.Unmarshal(b.serve(t, b.request(t, b.client, submitJob, map[string]any{"input": prompt()})), &got))
-		return b.request(t, b.client, cancelJob, map[string]any{"id": got.Data.SubmitJob.Job.ID})
+		answer := b.serve(t, b.request(t, b.client, submitJob, map[string]any{"input": prompt()}))
+		job := decode[struct {
+			SubmitJob struct{ Job struct{ ID string } }
+		}](t, answer).SubmitJob.Job
+		return b.request(t, b.client, cancelJob, map[string]any{"id": job.ID})
 	}, nil)
 	over("overview"+pageSuffix, func(int) *http.Request {
 		page := httptest.NewRequestWithContext(t.Context(), http.MethodGet, b.publicURL+"/overview", nil)
@@ -395,7 +402,9 @@ func prompt() map[string]any {
 
 // noop returns the input of a job that ends without a video.
 func noop() map[string]any {
-	return map[string]any{"type": "budget.noop", "model": "budget.noop", "params": map[string]any{"payload": promptText}, "idempotencyKey": uuid.NewString()}
+	return map[string]any{
+		"type": "budget.noop", "model": "budget.noop", "params": map[string]any{"payload": promptText}, "idempotencyKey": uuid.NewString(),
+	}
 }
 
 // request returns a request to the GraphQL API.

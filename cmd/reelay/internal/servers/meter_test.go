@@ -29,15 +29,15 @@ type figures map[string]int64
 
 // figureNames lists all figures in the order of budgets.yaml.
 var figureNames = []string{
-	"statements", "plans", "round trips", "rows returned", "rows read", "rows written", "rows locked", "updates not HOT", "index entries", "WAL bytes",
-	"Redis commands", "asynq messages", "allocations", "allocated bytes",
+	"statements", "plans", "round trips", "rows returned", "rows read", "rows written", "rows locked", "updates not HOT", "index entries",
+	"WAL bytes", "Redis commands", "asynq messages", "allocations", "allocated bytes",
 }
 
 // meteredSettings make what PostgreSQL counts repeatable: nothing writes but the statements, and
 // plans do not depend on how few rows a test has.
 var meteredSettings = []string{
-	"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.max=10000", "pg_stat_statements.track_planning=on", "autovacuum=off", "checkpoint_timeout=1d",
-	"max_wal_size=2GB", "full_page_writes=off", "synchronous_commit=on", "enable_seqscan=off",
+	"shared_preload_libraries=pg_stat_statements", "pg_stat_statements.max=10000", "pg_stat_statements.track_planning=on",
+	"autovacuum=off", "checkpoint_timeout=1d", "max_wal_size=2GB", "full_page_writes=off", "synchronous_commit=on", "enable_seqscan=off",
 }
 
 // meter counts what calls to a stack cost in its stores and in this process.
@@ -206,8 +206,8 @@ func (f figures) rows(before, after map[string]tableCounts) (byTable []string) {
 		if name == "outbox" {
 			f["asynq messages"] += inserted
 		}
-		byTable = append(byTable, fmt.Sprintf("    rows of %s: read %d, inserted %d, updated %d (%d not HOT), deleted %d", name, b.read-a.read, inserted,
-			updated, cold, deleted))
+		byTable = append(byTable, fmt.Sprintf("    rows of %s: read %d, inserted %d, updated %d (%d not HOT), deleted %d",
+			name, b.read-a.read, inserted, updated, cold, deleted))
 	}
 	return byTable
 }
@@ -252,8 +252,9 @@ func (m *meter) readLog(t *testing.T, from string, f figures) {
 	}
 	// The log can be read up to what is on disk. The commit of a message writes everything before it.
 	m.exec(t, "SELECT pg_logical_emit_message(true, 'meter', '')")
-	rows, err := m.admin.Query(t.Context(), `SELECT "resource_manager/record_type", count, combined_size::bigint FROM meter.pg_get_wal_stats($1::pg_lsn, $2::pg_lsn, true)
-		WHERE count > 0`, from, to)
+	rows, err := m.admin.Query(t.Context(), `
+		SELECT "resource_manager/record_type", count, combined_size::bigint
+		FROM meter.pg_get_wal_stats($1::pg_lsn, $2::pg_lsn, true) WHERE count > 0`, from, to)
 	require.NoError(t, err)
 	defer rows.Close()
 	for rows.Next() {
@@ -271,7 +272,8 @@ func (m *meter) readLog(t *testing.T, from string, f figures) {
 // logged are the figures that count records of the write-ahead log, by the kind of the record. A full page of an index is
 // split in place of the insertion.
 var logged = map[string]string{
-	"Btree/INSERT_LEAF": "index entries", "Btree/INSERT_POST": "index entries", "Btree/SPLIT_L": "index entries", "Btree/SPLIT_R": "index entries",
+	"Btree/INSERT_LEAF": "index entries", "Btree/INSERT_POST": "index entries",
+	"Btree/SPLIT_L": "index entries", "Btree/SPLIT_R": "index entries",
 	"Gin/INSERT": "index entries", "Gin/UPDATE_META_PAGE": "index entries", "Hash/INSERT": "index entries",
 	"Heap/LOCK": "rows locked", "Heap2/LOCK_UPDATED": "rows locked",
 }

@@ -62,7 +62,7 @@ func serve(ctx context.Context, listener net.Listener, files tlsFiles, handler h
 	defer cancel()
 	listener.Close() // other processes may have it open and accept new connections
 	<-ended
-	time.Sleep(farewell)
+	time.Sleep(farewell) // nothing tells when no request is in transit any more
 	err := errors.Join(server.Shutdown(drain), d.wait(drain))
 	if err != nil {
 		return errors.Join(fmt.Errorf("some requests took longer than %v and were cut off: %w", drainTime, err), server.Close())
