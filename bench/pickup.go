@@ -363,6 +363,8 @@ func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, ca
 	var mu sync.Mutex
 	var times []time.Duration
 	group, ctx := errgroup.WithContext(ctx)
+	rest, over := context.WithCancel(ctx) // ends with the first call that is not made any more
+	defer over()
 	for caller := range callers {
 		group.Go(func() error {
 			for {
@@ -370,10 +372,11 @@ func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, ca
 				due := next
 				next = due.Add(gap())
 				mu.Unlock()
-				if err := pause(ctx, time.Until(due)); err != nil {
-					return err
+				if err := pause(rest, time.Until(due)); err != nil {
+					return ctx.Err()
 				}
 				if !more(due) {
+					over()
 					return nil
 				}
 				if err := do(caller); err != nil {
@@ -386,5 +389,6 @@ func whilePaced(ctx context.Context, gap pace, more func(due time.Time) bool, ca
 			}
 		})
 	}
-	return times, group.Wait()
+	err := group.Wait()
+	return times, err
 }

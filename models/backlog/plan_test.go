@@ -32,7 +32,9 @@ func TestHotQueries(t *testing.T) {
 		var ahead models.JobID // the last of the longest queue
 		require.NoError(t, db.NewRaw(`SELECT id FROM jobs WHERE status = 'QUEUED' AND account_id = md5('a1')::uuid ORDER BY queue_order DESC LIMIT 1`).Scan(t.Context(), &ahead))
 
-		for name, c := range map[string]struct {
+		_, err := db.ExecContext(t.Context(), `UPDATE jobs SET lane = 'BATCH' WHERE id IN (SELECT job_id FROM job_attempts WHERE ended_at IS NULL)`)
+		require.NoError(t, err)
+		cases := map[string]struct {
 			run func() error
 			// scans is how many rows of jobs or attempts the query may read.
 			scans int
@@ -103,21 +105,34 @@ func TestHotQueries(t *testing.T) {
 				require.Len(t, found, modelstest.Live)
 				_, err := backlog.ListWorkerViews(t.Context(), watched, backlog.Slot{}, page)
 				return err
-			}, 3 * 50},
+			}, 4 * 50}, // the attempts of each job, too, since a job of this lane may yield
 			"CountOwnAhead": {func() error {
 				found, err := backlog.CountOwnAhead(t.Context(), watched, []models.JobID{ahead}, 50)
 				require.Len(t, found, 1)
 				require.Equal(t, 50, found[0].Count)
 				return err
 			}, 52},
-		} {
-			require.NoError(t, c.run(), name)
+		}
+		outdated := []string{ // a young installation, whose statistics are from before its first attempts ended
+			`CREATE TABLE ended AS SELECT * FROM job_attempts WHERE ended_at IS NOT NULL`,
+			`DELETE FROM job_attempts WHERE ended_at IS NOT NULL`,
+			`ANALYZE job_attempts`,
+			`INSERT INTO job_attempts SELECT * FROM ended`,
+		}
+		for _, statistics := range [][]string{nil, outdated} {
+			for _, query := range statistics {
+				_, err := db.ExecContext(t.Context(), query)
+				require.NoError(t, err)
+			}
+			for name, c := range cases {
+				require.NoError(t, c.run(), name)
 
-			plan := modelstest.Explain(t, db, last.Text)
+				plan := modelstest.Explain(t, db, last.Text)
 
-			require.NotContains(t, plan.Text, "Seq Scan on jobs", name)
-			require.NotContains(t, plan.Text, "Seq Scan on job_attempts", name)
-			require.LessOrEqual(t, plan.Rows, c.scans, "%s reads too much:\n%s", name, plan.Text)
+				require.NotContains(t, plan.Text, "Seq Scan on jobs", name)
+				require.NotContains(t, plan.Text, "Seq Scan on job_attempts", name)
+				require.LessOrEqual(t, plan.Rows, c.scans, "%s reads too much:\n%s", name, plan.Text)
+			}
 		}
 	})
 

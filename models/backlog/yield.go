@@ -114,9 +114,10 @@ const (
 				j.status = 'RUNNING' AND j.phase = 'RENDERING' AND j.handle IS NULL AND NOT j.at_most_once AND j.cancel_requested_at IS NULL AS renders
 			FROM jobs j WHERE j.id = a.job_id LIMIT 1) held ON true
 		LEFT JOIN LATERAL (
-			SELECT count(*) AS yields, max(ended_at) AS last FROM job_attempts
-			WHERE held.lane = ANY (pool.yielding_tiers) AND job_id = a.job_id AND failure_class = 'YIELDED'
-				AND ended_at > clock_timestamp() - interval '1 hour') gave ON true`
+			SELECT count(*) FILTER (WHERE recent) AS yields, max(ended_at) FILTER (WHERE recent) AS last
+			FROM (
+				SELECT ended_at, failure_class = 'YIELDED' AND ended_at > clock_timestamp() - interval '1 hour' AS recent
+				FROM job_attempts WHERE held.lane = ANY (pool.yielding_tiers) AND job_id = a.job_id) own) gave ON true`
 )
 
 // ListPerformers returns the workers that boot, are idle or busy and can run any of these models,
