@@ -33,10 +33,11 @@ type Jobs struct {
 }
 
 // Many clients poll the states of their jobs. If more than a few reads come at once, a read
-// waits a moment so that more of them can share a statement.
+// waits a moment so that more of them can share a statement, until there are enough of them.
 const (
-	readLinger   = 10 * time.Millisecond
+	readLinger   = 5 * time.Millisecond
 	readSiblings = 4
+	readsEnough  = 16
 )
 
 // CountLimit is where counting stops. A count of CountLimit+1 means more.

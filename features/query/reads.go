@@ -56,7 +56,7 @@ func New(s Sources) *Reads {
 	r := &Reads{
 		Jobs: &Jobs{
 			db: s.DB, sealer: s.Sealer, objects: s.Objects, catalogue: s.Catalogue, estimates: s.Estimates, Clock: s.Clock,
-			reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings},
+			reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings, Enough: readsEnough},
 		},
 		Workflows:   &Workflows{db: s.DB},
 		Fleet:       &Fleet{db: s.DB, catalogue: s.Catalogue, checkpoints: s.Checkpoints},
