@@ -540,7 +540,7 @@ type BulkOperation struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 	// The first 100 errors. field contains the job's id.
 	Errors []BulkError `json:"errors"`
-	// For a dry run with eligible: true, the matching jobs that it leaves out, by status. Above 10,000 a number means more.
+	// For a dry run with eligible: true, the matching jobs that it leaves out, by status.
 	Skips []BulkSkip `json:"skips"`
 }
 
@@ -557,9 +557,13 @@ func (v *BulkPage) GetEdges() []BulkEdge { return v.Edges }
 func (v *BulkPage) GetPageInfo() PageInfo { return v.PageInfo }
 
 // BulkSkip includes the requested fields of the GraphQL type BulkSkip.
+// The GraphQL type's documentation follows.
+//
+// Jobs of a status that a dry run leaves out. more: there may be more than these, since counting stops after some thousands.
 type BulkSkip struct {
 	Status JobStatus `json:"status"`
 	Jobs   int       `json:"jobs"`
+	More   bool      `json:"more"`
 }
 
 // Cancellation includes the GraphQL fields of Cancellation requested by the fragment Cancellation.
@@ -7944,6 +7948,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 `
@@ -8009,6 +8014,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 fragment PageInfo on PageInfo {
@@ -8075,6 +8081,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 `
@@ -12375,6 +12382,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 `
@@ -13956,6 +13964,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 `
@@ -15276,6 +15285,7 @@ fragment BulkOperation on BulkOperation {
 	skips {
 		status
 		jobs
+		more
 	}
 }
 `

@@ -632,6 +632,29 @@ func (ec *executionContext) fieldContext_BulkSkip_jobs(_ context.Context, field 
 	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
+func (ec *executionContext) _BulkSkip_more(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkSkip) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_BulkSkip_more(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.More, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_BulkSkip_more(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("BulkSkip", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _UserError_code(ctx context.Context, field graphql.CollectedField, obj *joblist.BulkError) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -997,6 +1020,11 @@ func (ec *executionContext) _BulkSkip(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "jobs":
 			out.Values[i] = ec._BulkSkip_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "more":
+			out.Values[i] = ec._BulkSkip_more(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -636,6 +636,8 @@ func (ec *executionContext) childFields_BulkSkip(ctx context.Context, field grap
 		return ec.fieldContext_BulkSkip_status(ctx, field)
 	case "jobs":
 		return ec.fieldContext_BulkSkip_jobs(ctx, field)
+	case "more":
+		return ec.fieldContext_BulkSkip_more(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type BulkSkip", field.Name)
 }

@@ -19,7 +19,7 @@ func TestCommands(t *testing.T) {
 	const (
 		job    = `{"id": "job_1", "status": "QUEUED", "tier": "PRO", "lane": "PRO", "priority": 5, "progress": {"phase": "WAITING"}}`
 		ended  = `{"id": "job_1", "status": "CANCELLED", "progress": {"phase": "WAITING"}}`
-		bulk   = `{"id": "bulk_1", "action": "CANCEL", "matched": 3, "done": 1, "failed": 1, "paused": false, "perMinute": 60, "canary": 0, "canaryOver": true, "errors": [{"code": "CONFLICT", "message": "It has ended.", "field": ["job_9"]}], "skips": [{"status": "FAILED", "jobs": 2}]}`
+		bulk   = `{"id": "bulk_1", "action": "CANCEL", "matched": 3, "done": 1, "failed": 1, "paused": false, "perMinute": 60, "canary": 0, "canaryOver": true, "errors": [{"code": "CONFLICT", "message": "It has ended.", "field": ["job_9"]}], "skips": [{"status": "FAILED", "jobs": 2, "more": true}]}`
 		letter = `{"id": "dead_1", "job": {"id": "job_1", "status": "FAILED", "prompt": "a fox", "params": {}}, "run": 1, "model": "drill", "fingerprint": "f1", "failureClass": "POISON",
 			"audience": "OPERATOR", "reason": "It crashed.", "attempts": 3, "createdAt": "2026-01-31T12:00:00Z"}`
 		letters = `{"deadLetters": {"edges": [{"node": ` + letter + `}], "pageInfo": {"hasNextPage": false}, "totalCount": 7}}`
@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 			[]string{"bulk_1", "job_9", "It has ended."}, nil},
 		"a dry run": {"bulk start cancel --status queued user:u42 --dry-run",
 			map[string]string{"startBulkOperation": `{"startBulkOperation": ` + bulk + `}`},
-			[]string{"cancel: 3 jobs (left out: 2 failed). Nothing was done."}, nil},
+			[]string{"cancel: 3 jobs (left out: 2 or more failed). Nothing was done."}, nil},
 		"a bulk start": {"bulk start set-tier --to batch --all --yes", map[string]string{"startBulkOperation": `{"startBulkOperation": ` +
 			bulk + `}`}, []string{"bulk_1 is started: 3 jobs."}, nil},
 		"a bulk priority": {"bulk start set-priority --to -5 --all --yes", map[string]string{"startBulkOperation": `{"startBulkOperation": ` +

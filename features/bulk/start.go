@@ -151,15 +151,42 @@ func (b *Bulk) countMatches(ctx context.Context, op *joblist.BulkOperation, f jo
 	if !r.Eligible {
 		return nil
 	}
+	count := b.countLeftOut
+	if f.OfKinds() {
+		count = b.countLeftOutByIndex
+	}
+	return apierror.Wrap(count(ctx, op, f, r.Action), "count the jobs that a dry run leaves out")
+}
+
+// leftOutExamined bounds how many jobs are examined to count what a dry run leaves out. That takes
+// up to a tenth of a second.
+const leftOutExamined = 20_000
+
+// countLeftOut counts the jobs of all statuses in one pass over the matching jobs.
+func (b *Bulk) countLeftOut(ctx context.Context, op *joblist.BulkOperation, f joblist.JobFilter, action joblist.BulkAction) error {
+	counts, err := joblist.CountFacets(ctx, b.DB, f, leftOutExamined)
+	if err != nil {
+		return err
+	}
 	for _, status := range models.JobStatuses {
-		if slices.Contains(eligible[r.Action], status) {
+		if !slices.Contains(eligible[action], status) {
+			op.Skip(status, counts.Jobs[status], counts.Partly)
+		}
+	}
+	return nil
+}
+
+// countLeftOutByIndex counts the jobs of each status from the index of kinds.
+func (b *Bulk) countLeftOutByIndex(ctx context.Context, op *joblist.BulkOperation, f joblist.JobFilter, action joblist.BulkAction) error {
+	for _, status := range models.JobStatuses {
+		if slices.Contains(eligible[action], status) {
 			continue
 		}
 		n, err := joblist.CountJobs(ctx, b.DB, ofStatus(f, status), query.CountLimit+1)
 		if err != nil {
-			return fmt.Errorf("count the jobs that a dry run leaves out: %w", err)
+			return err
 		}
-		op.Skip(status, n)
+		op.Skip(status, min(n, query.CountLimit), n > query.CountLimit)
 	}
 	return nil
 }
@@ -179,7 +206,7 @@ func (b *Bulk) countIDs(ctx context.Context, op *joblist.BulkOperation, f joblis
 		left[c.Status] = c.Jobs
 	}
 	for _, c := range all {
-		op.Skip(c.Status, c.Jobs-left[c.Status])
+		op.Skip(c.Status, c.Jobs-left[c.Status], false)
 	}
 	return nil
 }

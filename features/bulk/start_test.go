@@ -46,6 +46,25 @@ func TestStart(t *testing.T) {
 		require.Zero(t, op.Matched, "jobs of other accounts are invisible")
 	})
 
+	t.Run("SaysThatThereMayBeMoreThatDoesNotFit", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		_, err := s.DB.NewRaw(`
+			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, user_id, completed_at)
+			SELECT gen_random_uuid(), ?, 'video.generate', 'testcard', 'COMPLETED', 'PRO', 'PRO', '{}', 3, 600, 5, 'crowd', now()
+			FROM generate_series(1, 20001)`, s.Account.ID).Exec(t.Context())
+		require.NoError(t, err)
+
+		dry, err := s.Bulk.Start(t.Context(), s.Client, bulk.Request{
+			Action: joblist.BulkCancel, Filter: joblist.JobFilter{UserID: "crowd"}, Eligible: true, DryRun: true,
+		})
+
+		require.NoError(t, err)
+		require.Zero(t, dry.Matched)
+		require.Equal(t, []joblist.BulkSkip{{Status: models.JobCompleted, Jobs: 20_000, More: true}}, dry.Skips)
+	})
+
 	t.Run("CountsWhatDoesNotFit", func(t *testing.T) {
 		t.Parallel()
 

@@ -70,12 +70,14 @@ type BulkOperation struct {
 type BulkSkip struct {
 	Status models.JobStatus
 	Jobs   int
+	// More is set if there may be more, because counting stopped.
+	More bool
 }
 
-// Skip notes that a dry run leaves out n jobs of a status.
-func (op *BulkOperation) Skip(status models.JobStatus, n int) {
+// Skip notes that a dry run leaves out n jobs of a status, or more.
+func (op *BulkOperation) Skip(status models.JobStatus, n int, more bool) {
 	if n > 0 {
-		op.Skips = append(op.Skips, BulkSkip{status, n})
+		op.Skips = append(op.Skips, BulkSkip{status, n, more})
 	}
 }
 

@@ -75,8 +75,7 @@ type StatusCounts struct {
 	Partly bool
 }
 
-// CountFacets counts the jobs of a filter by status. It examines at most limit jobs. The
-// filter's Status must be empty.
+// CountFacets counts the jobs of a filter by status. It examines at most limit jobs.
 func CountFacets(ctx context.Context, db bun.IDB, f JobFilter, limit int) (*StatusCounts, error) {
 	r, err := f.choose(ctx, db, "", limit)
 	if err != nil {

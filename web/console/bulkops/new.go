@@ -111,12 +111,14 @@ func (v *bulkNew) skipped() []string {
 		return nil
 	}
 	for _, s := range v.Dry.Skips {
-		all = append(all, countLimited(s.Jobs)+" "+ui.Words(string(s.Status))+": they "+refused)
+		n := ui.Count(s.Jobs, 0)
+		if s.More {
+			n += "+"
+		}
+		all = append(all, n+" "+ui.Words(string(s.Status))+": they "+refused)
 	}
 	return all
 }
-
-func countLimited(n int) string { return ui.Count(n, 10_000) }
 
 func (c *controller) bulkConfirm(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	v, err := readBulk(r.URL.Query())

@@ -240,7 +240,11 @@ func (o *bulkOptions) start(ctx context.Context, c *client.Client, cmd *cobra.Co
 func skipped(b *client.BulkOperation) string {
 	var parts []string
 	for _, s := range b.Skips {
-		parts = append(parts, fmt.Sprintf("%d %s", s.Jobs, strings.ToLower(string(s.Status))))
+		n := strconv.Itoa(s.Jobs)
+		if s.More {
+			n += " or more"
+		}
+		parts = append(parts, n+" "+strings.ToLower(string(s.Status)))
 	}
 	if len(parts) == 0 {
 		return ""
