@@ -208,6 +208,8 @@ func (f *Facts) pools() (all []Cause) {
 			if pool.PausedBy != nil {
 				c.Detail = "by " + *pool.PausedBy
 			}
+		case pool.BackoffUntil.After(f.Now) && pool.Partly():
+			c.Kind, c.Title, c.Detail = KindProvider, "Pool "+pool.Name+" gets only some of its machines", pool.BackoffReason
 		case pool.BackoffUntil.After(f.Now):
 			c.Kind, c.Urgent, c.Title, c.Detail = KindProvider, true, "Pool "+pool.Name+" gets no machines", pool.BackoffReason
 		case pool.NotBooting():

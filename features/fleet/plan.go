@@ -208,6 +208,7 @@ func jobsNeed(waiting, running, need int) string {
 func (d *decision) size() {
 	in, need := d.demand, d.need+d.moved
 	d.workers = min(max(need+in.Warm, in.Min), in.Max)
+	few := d.grow()
 	if in.Mix != nil {
 		d.reason += "; " + in.Mix.String()
 	}
@@ -220,6 +221,8 @@ func (d *decision) size() {
 	switch need += in.Warm; {
 	case d.closed != "":
 		d.reason += "; " + d.closed + "."
+	case few != "":
+		d.reason += "; " + few + "."
 	case d.waits != "" && max(need, d.pool.MinWorkers) > in.Max:
 		d.reason += "; " + d.waits + "."
 	case need > in.Max:
@@ -229,6 +232,18 @@ func (d *decision) size() {
 	default:
 		d.reason += "."
 	}
+}
+
+// grow limits the workers to those that one request may bring, and returns why, or "". The jobs count
+// for the pool nevertheless: its next request may bring twice as many a second later.
+func (d *decision) grow() string {
+	n := d.pool.GrowBy
+	most := d.have() + n*perMachine(d.pool)
+	if n == 0 || d.workers <= most {
+		return ""
+	}
+	d.workers = most
+	return "its provider did not have all machines before, and is now asked for " + text.Count(n, "machine")
 }
 
 // workersFor returns how many workers start a lane's jobs within its wait target.
@@ -275,7 +290,9 @@ func waitsNow(p poolState, now time.Time) string {
 	if p.frozen != "" {
 		return p.frozen
 	}
-	if b := p.pool.PoolBackoff; b.BackoffUntil.After(now) {
+	if b := p.pool.PoolBackoff; b.BackoffUntil.After(now) && b.Partly() {
+		return fmt.Sprintf("%s; one more is tried at %s", partlyRefused(&b), text.MomentToSecond(b.BackoffUntil.UTC(), now))
+	} else if b.BackoffUntil.After(now) {
 		return fmt.Sprintf("the provider refused machines (%s, %s in a row); next request at %s",
 			b.BackoffClass, text.Count(b.Refusals, "time"), text.MomentToSecond(b.BackoffUntil.UTC(), now))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 // pause is how long a pool boots no worker after a refusal of its provider: first, doubled with
@@ -36,6 +37,25 @@ func (p pause) after(others int) time.Duration {
 	return wait
 }
 
+// growBy returns how many machines a pool may ask for after its provider had all of the n that it
+// was asked for. As long as this is limited, it doubles when the limit was reached, as the window of a
+// TCP connection does. It is not limited once all machines of the pool are within it.
+func growBy(p *capacity.Pool, n int) int {
+	switch limit := p.GrowBy; {
+	case limit == 0, 2*limit*perMachine(p) >= p.MaxWorkers:
+		return 0
+	case n < limit:
+		return limit
+	default:
+		return 2 * limit
+	}
+}
+
+// partlyRefused describes what a pool waits for whose provider had some of the machines.
+func partlyRefused(b *capacity.PoolBackoff) string {
+	return fmt.Sprintf("the provider had only some of the machines (%s)", b.BackoffClass)
+}
+
 // refusals contains the errors of one creation, by their text.
 type refusals map[string]*refusal
 
@@ -51,6 +71,14 @@ func (r refusals) add(err error) {
 		r[message] = &refusal{err: err, class: ClassOf(err)}
 	}
 	r[message].count++
+}
+
+// machines returns how many machines were refused.
+func (r refusals) machines() (n int) {
+	for _, one := range r {
+		n += one.count
+	}
+	return n
 }
 
 // worst returns the refusal with the longest pause.

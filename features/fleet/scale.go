@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -241,7 +242,8 @@ func (s *Scaler) create(ctx context.Context, boots []boot) error {
 }
 
 // createPool creates the machines of one pool. It ends the workers that got none, and adds the
-// errors to the decision.
+// errors to the decision. The pause is recorded first, so that no round asks again meanwhile. An
+// answer in parts is no error.
 func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	var ids []string
 	for _, w := range b.workers {
@@ -249,25 +251,38 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	}
 	ids = slices.Compact(ids) // the workers of a machine are neighbours
 	refused := refusals{}
-	var failed []error
+	var without []string
 	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
 		if result.Err != nil {
 			refused.add(result.Err)
-			failed = append(failed, s.unboot(ctx, b.workers, ids[i]))
+			without = append(without, ids[i])
 		}
 	}
 	if len(refused) == 0 {
-		return errors.Join(append(failed, capacity.EndBackoff(ctx, s.DB, b.pool.ID))...)
+		return capacity.EndBackoff(ctx, s.DB, b.pool.ID, growBy(b.pool, len(ids)))
 	}
-	failed = append(failed, s.refuse(ctx, b.pool, refused), capacity.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error()))
+	created := len(ids) - len(without)
+	failed := []error{s.refuse(ctx, b.pool, refused, created > 0), capacity.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error())}
+	for _, machine := range without {
+		failed = append(failed, s.unboot(ctx, b.workers, machine))
+	}
+	if created > 0 {
+		slog.InfoContext(ctx, "the provider had only some of the machines", "pool", b.pool.Name, "machines", created, "of", len(ids),
+			"error", refused)
+		return errors.Join(failed...)
+	}
 	return fmt.Errorf("create workers of pool %s: %w", b.pool.Name, errors.Join(append([]error{refused}, failed...)...))
 }
 
-// refuse records that the provider refused machines of a pool.
-func (s *Scaler) refuse(ctx context.Context, pool *capacity.Pool, refused refusals) error {
+// refuse records that the provider refused machines of a pool, all of an answer or a part.
+func (s *Scaler) refuse(ctx context.Context, pool *capacity.Pool, refused refusals, partly bool) error {
 	why := refused.worst()
+	wait := pauses[why.class].after(pool.Refusals)
+	if partly {
+		wait = pauses[why.class].first
+	}
 	return capacity.RecordRefusal(ctx, s.DB, pool.ID, string(why.class), text.Clip(text.Printable(why.err.Error()), lease.MaxMessageBytes),
-		pauses[why.class].after(pool.Refusals))
+		wait, partly)
 }
 
 // unboot ends the workers that wait for a machine that was not created.

@@ -24,7 +24,7 @@ func TestMachineOfSeveralWorkers(t *testing.T) {
 	provider.Refuse = fleet.Refuse(fleet.Stockout, "none left")
 	require.Error(t, scaler.Scale(t.Context()))
 	require.Zero(t, poolStatus(t, s, pool).Booting, "both workers of a machine that was refused are over")
-	_, err = s.DB.NewUpdate().Model(pool).Set("backoff_until = NULL").WherePK().Exec(t.Context())
+	_, err = s.DB.NewUpdate().Model(pool).Set("backoff_until = NULL, grow_by = 0").WherePK().Exec(t.Context())
 	require.NoError(t, err)
 	provider.Refuse = nil
 

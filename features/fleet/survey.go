@@ -157,7 +157,9 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 		case w.Status == models.WorkerBooting && i.Err != nil:
 			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err),
 				"error", i.Err)
-			refused.add(i.Err)
+			if w.CreatedAt.After(p.pool.RefusedAt) { // otherwise it belongs to an answer that was counted
+				refused.add(i.Err)
+			}
 			err = s.terminate(ctx, w, lease.Loss{Reason: "its machine could not be created", Blameless: true})
 		case w.Status == models.WorkerBooting && !i.Reclaimed:
 			err = s.endBoot(ctx, w, endedWhy(i, "before its agent registered"))
@@ -173,7 +175,10 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 	if len(refused) == 0 {
 		return nil
 	}
-	return s.refuse(ctx, p.pool, refused)
+	return s.refuse(ctx, p.pool, refused, slices.ContainsFunc(p.workers, func(w *models.Worker) bool {
+		i, listed := known[w.ProviderInstanceID]
+		return w.Status == models.WorkerBooting && listed && i.Err == nil && i.State != InstanceEnded && w.CreatedAt.After(p.pool.RefusedAt)
+	}))
 }
 
 func bootLimit(p *capacity.Pool) time.Duration {

@@ -338,6 +338,7 @@ func TestRefusals(t *testing.T) {
 			require.True(t, poolStatus(t, s, pool).BackoffUntil.IsZero())
 			r.fail(full)
 			s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 hour'") // it says so only later
+			s.Exec(t, "UPDATE pools SET refused_at = refused_at - interval '1 hour'")
 			require.NoError(t, scaler.Scale(t.Context()))
 			var seconds float64
 			require.NoError(t, s.DB.NewRaw("SELECT round(extract(epoch FROM backoff_until - now()) / 60) FROM pools").Scan(t.Context(), &seconds))
@@ -352,5 +353,108 @@ func TestRefusals(t *testing.T) {
 		enrol(t, s, r.FakeProvider, pool)
 
 		require.Zero(t, poolStatus(t, s, pool).Refusals, "a machine has started")
+	})
+}
+
+func TestAnswersInParts(t *testing.T) {
+	t.Parallel()
+
+	// tried ends the pause of the pool, runs a round, and returns how many machines it has started.
+	tried := func(t *testing.T, s *jobstest.Stack, scaler *fleet.Scaler, provider *jobstest.FakeProvider) int {
+		t.Helper()
+		s.Exec(t, "UPDATE pools SET backoff_until = now() WHERE backoff_until IS NOT NULL")
+		before := provider.Started
+		require.NoError(t, scaler.Scale(t.Context()))
+		return provider.Started - before
+	}
+
+	t.Run("AreNoRefusalAndThenOneMachineIsTried", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 12, 40)
+		provider.Room = 5
+
+		require.NoError(t, scaler.Scale(t.Context()), "it is no error")
+		require.NoError(t, scaler.Scale(t.Context()), "it does not ask again")
+
+		status := poolStatus(t, s, pool)
+		require.Equal(t, 5, status.Booting)
+		require.Zero(t, status.Refusals)
+		require.True(t, status.Partly())
+		var seconds float64
+		require.NoError(t, s.DB.NewRaw("SELECT extract(epoch FROM backoff_until - now()) FROM pools").Scan(t.Context(), &seconds))
+		require.InDelta(t, 60, seconds, 20)
+		explained, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+		require.Contains(t, explained.Reason, "the provider had only some of the machines (STOCKOUT); one more is tried at")
+
+		require.NoError(t, s.DB.NewRaw("UPDATE pools SET backoff_until = now() RETURNING 1").Scan(t.Context(), new(int)))
+		require.ErrorContains(t, scaler.Scale(t.Context()), "1 machine", "it asks for one")
+		require.Equal(t, 1, poolStatus(t, s, pool).Refusals, "of which it got none")
+	})
+
+	t.Run("LetThePoolGrowByTwiceAsManyEachTime", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 30, 30)
+		provider.Room = 4
+		require.NoError(t, scaler.Scale(t.Context()))
+		provider.Room = 1000
+
+		var grown []int
+		for range 6 {
+			grown = append(grown, tried(t, s, scaler, provider))
+		}
+
+		require.Equal(t, []int{1, 2, 4, 8, 11, 0}, grown)
+		require.Zero(t, poolStatus(t, s, pool).GrowBy, "the whole pool is within reach")
+	})
+
+	t.Run("BeginAgainWithOneMachineAfterARefusal", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 30, 30)
+		provider.Room = 4
+		require.NoError(t, scaler.Scale(t.Context()))
+		provider.Room = 6
+		require.Equal(t, 1, tried(t, s, scaler, provider))
+		require.Equal(t, 1, tried(t, s, scaler, provider), "of two")
+		require.Equal(t, 1, poolStatus(t, s, pool).GrowBy)
+		require.Zero(t, poolStatus(t, s, pool).Refusals)
+	})
+
+	t.Run("CountOnceIfTheProviderSaysItInSeveralLists", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, r, pool := rudely(t)
+		full := fleet.Refuse(fleet.Stockout, "there is no such machine in this zone")
+		require.NoError(t, scaler.Scale(t.Context()))
+		first := r.Running[:1:1]
+		rest := r.Running[1:]
+		r.Running = first
+		r.fail(full)
+		r.Running = rest
+		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Zero(t, poolStatus(t, s, pool).Refusals, "the other machine boots")
+		require.Equal(t, 1, poolStatus(t, s, pool).GrowBy)
+		until := poolStatus(t, s, pool).BackoffUntil
+
+		r.fail(full)
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Zero(t, poolStatus(t, s, pool).Booting)
+		require.Zero(t, poolStatus(t, s, pool).Refusals)
+		require.Equal(t, until, poolStatus(t, s, pool).BackoffUntil)
+	})
+
+	t.Run("LeaveNoLimitOnceAnOperatorResumesThePool", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 12, 40)
+		provider.Room = 5
+		require.NoError(t, scaler.Scale(t.Context()))
+		provider.Room = 0
+
+		_, err := s.Pools.Resume(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+		require.NoError(t, scaler.Scale(t.Context()))
+
+		require.Equal(t, 12, provider.Started)
 	})
 }

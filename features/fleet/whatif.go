@@ -68,16 +68,20 @@ func Spec(f FilePool, known *catalogue.Snapshot) (capacity.PoolSpec, error) {
 	return spec, any.check(&capacity.Pool{PoolSpec: spec})
 }
 
-// Answered records a provider's answer to a request for machines, as the scaler does in the
-// database. class is that of its refusal, or empty if it created all machines. A refused pool gets
-// no machines for a time that doubles with each refusal in a row.
-func Answered(p *capacity.Pool, class ErrorClass, now time.Time) {
-	if class == "" {
-		p.PoolBackoff = capacity.PoolBackoff{}
-		return
+// Answered records a provider's answer to a request for the machines of n workers, of which it created some, as the
+// scaler does in the database. class is that of its refusal of the others. A pool that got none gets
+// no machines for a time that doubles with each such refusal in a row.
+func Answered(p *capacity.Pool, created, n int, class ErrorClass, now time.Time) {
+	b := &p.PoolBackoff
+	switch {
+	case created == n:
+		*b = capacity.PoolBackoff{GrowBy: growBy(p, n/perMachine(p))}
+	case created > 0:
+		*b = capacity.PoolBackoff{BackoffUntil: now.Add(pauses[class].first), BackoffClass: string(class), GrowBy: 1}
+	default:
+		b.BackoffUntil, b.BackoffClass, b.GrowBy = now.Add(pauses[class].after(b.Refusals)), string(class), 1
+		b.Refusals++
 	}
-	p.BackoffUntil, p.BackoffClass = now.Add(pauses[class].after(p.Refusals)), string(class)
-	p.Refusals++
 }
 
 // BootEnded records that a machine created at a given time ended without starting, as the scaler

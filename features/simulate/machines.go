@@ -68,17 +68,18 @@ func (s *sim) scale() {
 				}
 			}
 		}
-		refused := fleet.ErrorClass("")
+		created := 0
 		for range d.Create {
-			if !s.create(p) {
-				refused = fleet.Stockout
+			if s.create(p) {
+				created++
 			}
 		}
-		if d.Create > 0 {
-			fleet.Answered(p.Pool, refused, now)
+		if d.Create == 0 {
+			continue
 		}
-		if refused != "" {
-			s.dirty() // other pools may have machines
+		fleet.Answered(p.Pool, created, d.Create, fleet.Stockout, now)
+		if p.GrowBy > 0 {
+			s.dirty() // other pools may have machines, or this one more
 		}
 	}
 	s.wake()

@@ -20,6 +20,8 @@ type FakeProvider struct {
 	reclaimed []string
 	Started   int
 	Refuse    error
+	// Room, if not 0, is how many machines it has place for. It refuses the others as a STOCKOUT.
+	Room int
 	// Created is when all its machines were created; zero if it does not say.
 	Created time.Time
 }
@@ -32,9 +34,16 @@ func (f *FakeProvider) Create(_ context.Context, _ *capacity.Pool, _ string, ids
 	if f.Refuse != nil {
 		return fleet.Undone(ids, f.Refuse)
 	}
-	f.Started += len(ids)
-	f.Running = append(f.Running, ids...)
-	return fleet.Undone(ids, nil)
+	answer := fleet.Undone(ids, nil)
+	for i, id := range ids {
+		if f.Room > 0 && len(f.Running) >= f.Room {
+			answer[i].Err = fleet.Refuse(fleet.Stockout, "this zone has no more such machines")
+			continue
+		}
+		f.Started++
+		f.Running = append(f.Running, id)
+	}
+	return answer
 }
 
 func (f *FakeProvider) List(context.Context, *capacity.Pool) ([]fleet.Instance, error) {

@@ -53,16 +53,25 @@ type PoolTrouble struct {
 }
 
 // PoolBackoff is how long the scaler boots no worker of a pool, because its provider refused
-// machines.
+// machines, and how many it asks for then.
 type PoolBackoff struct {
-	// BackoffUntil is zero unless the newest creation failed. Refusals are those since a machine started.
+	// BackoffUntil is zero unless the newest creation failed, wholly or in part.
 	BackoffUntil time.Time `bun:"backoff_until,nullzero"`
 	// BackoffClass is the class of the provider's error (fleet.ErrorClass).
 	BackoffClass  string `bun:"backoff_class"`
 	BackoffReason string `bun:"backoff_reason"`
-	// Refusals is how many creations in a row failed.
+	// Refusals is how many creations in a row brought no machine, since one started.
 	Refusals int `bun:"refusals"`
+	// GrowBy is how many machines the next creation asks for at most, or 0 if any number: one after
+	// a refusal, and twice as many after each creation that brought all of its machines.
+	GrowBy int `bun:"grow_by"`
+	// RefusedAt is when the newest refusal was recorded. The machines that were asked for before
+	// belong to its answer.
+	RefusedAt time.Time `bun:"refused_at,nullzero"`
 }
+
+// Partly reports whether the provider had some of the machines that it was asked for last.
+func (b *PoolBackoff) Partly() bool { return b.Refusals == 0 && !b.BackoffUntil.IsZero() }
 
 // PoolSpec is what operators write of a pool.
 type PoolSpec struct {
@@ -209,13 +218,13 @@ func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	return postgres.MustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
 }
 
-// RecordRefusal records that a provider refused machines of a pool. The scaler leaves the
-// pool alone for that long.
-func RecordRefusal(ctx context.Context, db bun.IDB, id models.PoolID, class, reason string, wait time.Duration) error {
+// RecordRefusal records that a provider refused machines of a pool: all that it was asked for, or
+// only a part. The scaler leaves the pool alone for that long, and then asks for one.
+func RecordRefusal(ctx context.Context, db bun.IDB, id models.PoolID, class, reason string, wait time.Duration, partly bool) error {
 	_, err := db.NewRaw(`
-		UPDATE pools SET backoff_class = ?1, backoff_reason = ?2, refusals = refusals + 1,
-			backoff_until = clock_timestamp() + make_interval(secs => ?3)
-		WHERE id = ?0`, id, class, reason, wait.Seconds()).Exec(ctx)
+		UPDATE pools SET backoff_class = ?1, backoff_reason = ?2, refusals = CASE WHEN ?4 THEN 0 ELSE refusals + 1 END,
+			backoff_until = clock_timestamp() + make_interval(secs => ?3), grow_by = 1, refused_at = clock_timestamp()
+		WHERE id = ?0`, id, class, reason, wait.Seconds(), partly).Exec(ctx)
 	return err
 }
 
@@ -228,12 +237,13 @@ func SetProviderProblem(ctx context.Context, db bun.IDB, id models.PoolID, probl
 	return err
 }
 
-// EndBackoff records that a provider accepted the creation of all machines that it was asked for. It may
-// still fail to make them, so that the refusals count until a machine starts: see ClearRefusals.
-func EndBackoff(ctx context.Context, db bun.IDB, id models.PoolID) error {
+// EndBackoff records that a provider accepted the creation of all machines that it was asked for, and
+// how many it may be asked for next. It may still fail to make them, so that the refusals count until
+// a machine starts: see ClearRefusals.
+func EndBackoff(ctx context.Context, db bun.IDB, id models.PoolID, growBy int) error {
 	_, err := db.NewRaw(`
-		UPDATE pools SET backoff_until = NULL, backoff_class = '', backoff_reason = ''
-		WHERE id = ? AND backoff_until IS NOT NULL`, id).Exec(ctx)
+		UPDATE pools SET backoff_until = NULL, backoff_class = '', backoff_reason = '', grow_by = ?1
+		WHERE id = ?0 AND (backoff_until IS NOT NULL OR grow_by <> ?1)`, id, growBy).Exec(ctx)
 	return err
 }
 
