@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/reelay/reelay/bench/procfs"
 	"github.com/reelay/reelay/bench/wire"
 	"github.com/reelay/reelay/client"
 	"golang.org/x/sync/errgroup"
@@ -104,6 +103,14 @@ type crew struct {
 type times struct {
 	mu  sync.Mutex
 	all []time.Duration
+}
+
+// add records a call that has taken from this time until now.
+func (t *times) add(from time.Time) {
+	took := time.Since(from)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, took)
 }
 
 // newCrew registers the workers of a pool, of which busy get a job.
@@ -233,12 +240,7 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	c.later.Store(0)
 	c.ends.Store(0)
 	c.broken.Store(0)
-	before, self := c.site.processorTimes(), procfs.Process(os.Getpid())
-	own, err := self.CPU()
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
+	began, usage := time.Now(), c.site.usage()
 	c.measuring.Store(true)
 	if err := pause(ctx, span); err != nil {
 		return nil, err
@@ -247,12 +249,7 @@ func (c *crew) measure(ctx context.Context, span time.Duration) (Figures, error)
 	took := time.Since(began).Seconds()
 	f := Figures{"leases lost": float64(c.lost.Load()), "refused": float64(c.later.Load()), "connections lost": float64(c.broken.Load()),
 		"jobs ended": float64(c.ends.Load()), "workers with a job": float64(c.holding.Load())}
-	for kind, spent := range c.site.processorTimes() {
-		f[kind+" cores"] = (spent - before[kind]).Seconds() / took
-	}
-	if now, err := self.CPU(); err == nil {
-		f["bench cores"] = (now - own).Seconds() / took
-	}
+	usage(f)
 	for name, of := range map[string]*times{"heartbeat": &c.beats, "progress": &c.reports} {
 		of.mu.Lock()
 		all := percentiles(of.all)

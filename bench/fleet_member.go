@@ -129,9 +129,7 @@ func (m *member) call(query, more string, into *times, due time.Time) error {
 	m.out = append(append(append(m.out, m.hand.held.token...), `"`...), more...)
 	_, err := m.hand.conn.Post(append(m.out, `}}}`...))
 	if err == nil && m.measuring.Load() {
-		into.mu.Lock()
-		defer into.mu.Unlock()
-		into.all = append(into.all, time.Since(due))
+		into.add(due)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -88,16 +89,19 @@ func atLoad(ctx context.Context, span time.Duration, callers []step) (f Figures,
 	return f, operations, nil
 }
 
-// percentiles uses the nearest rank, so that each figure is a measured value.
+// percentiles returns the median and the 99th percentile in milliseconds, and sorts times.
 func percentiles(times []time.Duration) Figures {
 	slices.Sort(times)
-	at := func(p float64) float64 {
-		if len(times) == 0 {
-			return 0
-		}
-		return float64(times[max(0, int(math.Ceil(p*float64(len(times))))-1)].Microseconds()) / 1000
+	return Figures{"p50": percentile(times, 0.50), "p99": percentile(times, 0.99)}
+}
+
+// percentile uses the nearest rank, so that each figure is a measured value. It returns
+// milliseconds, and 0 if there are no times.
+func percentile(sorted []time.Duration, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
 	}
-	return Figures{"p50": at(0.50), "p99": at(0.99)}
+	return float64(sorted[max(0, int(math.Ceil(p*float64(len(sorted))))-1)].Microseconds()) / 1000
 }
 
 // conns opens n connections, which use the keys in turn. They are closed after the
@@ -118,6 +122,22 @@ func (s *Site) conns(n int, keys []string) ([]*wire.Conn, error) {
 		return nil
 	})
 	return all, nil
+}
+
+// usage begins to count processor time. The function that it returns adds how many cores each
+// kind of process has used since then; bench is this process.
+func (s *Site) usage() func(f Figures) {
+	began, before, self := time.Now(), s.processorTimes(), procfs.Process(os.Getpid())
+	own, unknown := self.CPU()
+	return func(f Figures) {
+		took := time.Since(began).Seconds()
+		for kind, spent := range s.processorTimes() {
+			f[kind+" cores"] = (spent - before[kind]).Seconds() / took
+		}
+		if now, err := self.CPU(); err == nil && unknown == nil {
+			f["bench cores"] = (now - own).Seconds() / took
+		}
+	}
 }
 
 // processorTimes returns the processor time of each kind of process, including its unnamed

@@ -119,7 +119,7 @@ func heading(name, unit string) string {
 	case "rate":
 		return unit + "/s"
 	}
-	if name == "mean" || strings.HasSuffix(name, "p50") || strings.HasSuffix(name, "p99") {
+	if name == "mean" || strings.HasSuffix(name, "p50") || strings.HasSuffix(name, "p95") || strings.HasSuffix(name, "p99") {
 		return name + " ms"
 	}
 	return name

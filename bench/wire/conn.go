@@ -76,6 +76,9 @@ var ErrLater = errors.New("the API refused for now")
 // ErrLost means that a lease expired because it was not renewed in time.
 var ErrLost = errors.New("the lease is lost")
 
+// ErrConflict means that something changed meanwhile, such as a job that was cancelled before its end.
+var ErrConflict = errors.New("the API refused since something changed")
+
 // Post sends one request and returns the answer, which is valid until the next call. An
 // answer with errors is an error.
 func (c *Conn) Post(body []byte) ([]byte, error) { return c.PostAs(c.Head, body) }
@@ -102,6 +105,9 @@ func (c *Conn) PostAs(head, body []byte) ([]byte, error) {
 	}
 	if bytes.Contains(c.body, []byte(`"LEASE_LOST"`)) {
 		return nil, ErrLost
+	}
+	if bytes.Contains(c.body, []byte(`"code":"CONFLICT"`)) {
+		return nil, fmt.Errorf("%w: %.500s", ErrConflict, c.body)
 	}
 	if status != http.StatusOK || bytes.Contains(c.body, []byte(`"errors"`)) {
 		return nil, fmt.Errorf("the API answered %d: %.500s", status, c.body)
