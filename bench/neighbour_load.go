@@ -87,13 +87,11 @@ func (n *neighbour) leave(ctx context.Context) error {
 // work makes the load until ctx ends.
 func (n *neighbour) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for range 2 {
-		group.Go(func() error { return n.repeat(ctx, n.submitting()) })
-		group.Go(func() error { return n.repeat(ctx, n.paging()) })
-	}
+	group.Go(func() error { return n.repeat(ctx, n.submitting()) })
 	group.Go(func() error { return n.repeat(ctx, n.editing()) })
 	var next atomic.Int64
 	for range 2 {
+		group.Go(func() error { return n.repeat(ctx, n.paging()) })
 		group.Go(func() error {
 			return n.repeat(ctx, func(ctx context.Context) error { return n.schedule(ctx, int(next.Add(1)-1)) })
 		})
@@ -129,84 +127,97 @@ func (n *neighbour) repeat(ctx context.Context, call func(context.Context) error
 	}
 }
 
-// submitting returns a call that submits a workflow, and calls that cancel, retry and cancel it.
-func (n *neighbour) submitting() func(context.Context) error {
-	workflow := client.SubmitWorkflowInput{Name: "bench", Jobs: make([]client.WorkflowJobInput, n.nodes)}
+// newGraph returns a workflow of ten chains, so that a cancel has long ones to follow.
+func (n *neighbour) newGraph() client.SubmitWorkflowInput {
+	graph := client.SubmitWorkflowInput{Name: "bench", Jobs: make([]client.WorkflowJobInput, n.nodes)}
 	params := json.RawMessage(`{"payload": "x"}`)
-	for i := range workflow.Jobs {
-		node := &workflow.Jobs[i]
+	for i := range graph.Jobs {
+		node := &graph.Jobs[i]
 		node.Key, node.Job = fmt.Sprintf("n%d", i), client.SubmitJobInput{Type: new(noop), Model: noop, Params: &params}
-		if i > 0 { // ten chains: each end releases a node, and each cancel has long ones to follow
+		if i > 0 {
 			node.After = []string{fmt.Sprintf("n%d", max(0, i-10))}
 		}
 	}
-	var id string
-	steps := []func(context.Context) error{
-		func(ctx context.Context) error {
-			made, err := n.api.SubmitWorkflow(ctx, workflow)
-			if err == nil {
-				id = made.Id
-				n.did.add("jobs submitted", n.nodes)
-			}
-			return err
-		},
-		func(ctx context.Context) error { return n.cancel(ctx, id) },
-		func(ctx context.Context) error {
-			again, err := n.api.RetryWorkflow(ctx, id, false)
-			if err == nil {
-				n.did.add("jobs retried", again.Counts.Waiting)
-			}
-			return err
-		},
-		func(ctx context.Context) error { return n.cancel(ctx, id) },
-	}
-	step := 0
+	return graph
+}
+
+// inOrder returns a call that makes these calls in turns. A call that was refused is made again, except
+// after a CONFLICT.
+func inOrder(calls ...func(context.Context) error) func(context.Context) error {
+	i := 0
 	return func(ctx context.Context) error {
-		err := steps[step](ctx)
+		err := calls[i](ctx)
 		if err == nil || client.ErrorCode(err) == client.CodeConflict {
-			step = (step + 1) % len(steps)
+			i = (i + 1) % len(calls)
 		}
 		return err
 	}
 }
 
-func (n *neighbour) cancel(ctx context.Context, workflow string) error {
-	ended, err := n.api.CancelWorkflow(ctx, workflow, "")
-	if err == nil {
-		n.did.add("jobs cancelled", ended.Counts.Cancelled)
+// submit returns a call that submits a workflow and stores its id.
+func (n *neighbour) submit(id *string) func(context.Context) error {
+	graph := n.newGraph()
+	return func(ctx context.Context) error {
+		made, err := n.api.SubmitWorkflow(ctx, graph)
+		if err == nil {
+			*id = made.Id
+			n.did.add("jobs submitted", n.nodes)
+		}
+		return err
 	}
-	return err
 }
 
-// editing returns a call that edits all waiting jobs with a bulk operation and waits for its end.
-func (n *neighbour) editing() func(context.Context) error {
-	turn := 0
-	return func(ctx context.Context) error {
-		turn++
-		in := client.BulkInput{Action: client.BulkActionSetPriority, Filter: &client.JobFilter{}, Priority: new(turn%100 + 1), Eligible: true,
-			PerMinute: 60_000}
-		in.Filter.Status = []client.JobStatus{client.JobStatusBlocked, client.JobStatusQueued}
-		if turn%3 == 0 {
-			in.Action, in.Priority = client.BulkActionCancel, nil
-			in.Filter.Status = []client.JobStatus{client.JobStatusQueued}
+// submitting returns calls that submit a workflow, cancel it, retry it, and cancel it again.
+func (n *neighbour) submitting() func(context.Context) error {
+	var id string
+	cancel := func(ctx context.Context) error {
+		ended, err := n.api.CancelWorkflow(ctx, id, "")
+		if err == nil {
+			n.did.add("jobs cancelled", ended.Counts.Cancelled)
 		}
-		op, err := n.api.StartBulk(ctx, in, false)
-		if err != nil {
+		return err
+	}
+	retry := func(ctx context.Context) error {
+		again, err := n.api.RetryWorkflow(ctx, id, false)
+		if err == nil {
+			n.did.add("jobs retried", again.Counts.Waiting)
+		}
+		return err
+	}
+	return inOrder(n.submit(&id), cancel, retry, cancel)
+}
+
+// editing returns calls that submit a workflow and then set the priority of all its jobs and cancel
+// them, each by a bulk operation.
+func (n *neighbour) editing() func(context.Context) error {
+	var id string
+	bulk := func(action client.BulkAction, priority *int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return n.bulk(ctx, client.BulkInput{
+				Action: action, Priority: priority, Filter: &client.JobFilter{WorkflowId: &id}, Eligible: true, PerMinute: 60_000,
+			})
+		}
+	}
+	return inOrder(n.submit(&id), bulk(client.BulkActionSetPriority, new(50)), bulk(client.BulkActionCancel, nil))
+}
+
+// bulk starts a bulk operation and waits for its end.
+func (n *neighbour) bulk(ctx context.Context, in client.BulkInput) error {
+	op, err := n.api.StartBulk(ctx, in, false)
+	if err != nil {
+		return err
+	}
+	for done := 0; ; {
+		n.did.add("jobs edited in bulk", op.Done-done)
+		done = op.Done
+		if op.FinishedAt != nil {
+			return nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
-		for done := 0; ; {
-			n.did.add("jobs edited in bulk", op.Done-done)
-			done = op.Done
-			if op.FinishedAt != nil {
-				n.did.add("bulk operations", 1)
-				return nil
-			}
-			if err := pause(ctx, 200*time.Millisecond); err != nil {
-				return err
-			}
-			if op, err = n.api.BulkOperation(ctx, op.Id); err != nil {
-				return err
-			}
+		if op, err = n.api.BulkOperation(ctx, op.Id); err != nil {
+			return err
 		}
 	}
 }
