@@ -176,10 +176,12 @@ func SaveWorkflowNode(ctx context.Context, tx bun.Tx, n *WorkflowNode) error {
 }
 
 // LockFailedNodes locks and returns the jobs of a workflow that it submitted itself, in the order of
-// their ids: those that FAILED or were CANCELLED, of nodes that were not skipped.
+// their ids: those that FAILED or were CANCELLED, of nodes that were not skipped. IS TRUE lets PostgreSQL
+// look for each job by its id: while statistics are old, an index that begins with the status seems as
+// good, and is read in full for each node.
 func LockFailedNodes(ctx context.Context, tx bun.Tx, id WorkflowID) (jobs []*Job, err error) {
 	err = tx.NewRaw(`SELECT j.* FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
-		WHERE n.workflow_id = ? AND NOT n.reused AND n.skipped_at IS NULL AND j.status IN ('FAILED', 'CANCELLED')
+		WHERE n.workflow_id = ? AND NOT n.reused AND n.skipped_at IS NULL AND (j.status IN ('FAILED', 'CANCELLED')) IS TRUE
 		ORDER BY j.id FOR NO KEY UPDATE OF j`, id).Scan(ctx, &jobs)
 	return jobs, err
 }
