@@ -56,9 +56,9 @@ func measureCommand() *cobra.Command {
 	f.IntVar(&o.effort.Rounds, "rounds", 5, "how many rounds, of whose figures the median counts")
 	f.Float64Var(&o.seconds, "seconds", 3, "how long each contestant works in a round")
 	f.IntVar(&o.effort.N, "n", 0,
-		"how many jobs a round of pickup has, how many subscriptions there are, or how many jobs run on the day, whose rates go with them, and in a fleet (default: 60, 4000, 3600 and 3600)")
+		"how many jobs a round of pickup has, how many subscriptions there are, how many jobs run on the day, whose rates go with them, and in a fleet, or how many nodes a neighbour's workflow has (default: 60, 4000, 3600, 3600 and 10000)")
 	f.IntSliceVar(&o.effort.Rows, "rows", []int{10_000, 1_000_000, 10_000_000}, "how many jobs there are for each step of growth")
-	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, and that of a fleet, lasts")
+	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, that of a fleet, and each phase of neighbour lasts")
 	f.BoolVar(&o.effort.Small, "small", false, "make everything small, to see whether it works: the figures mean nothing")
 	f.StringVar(&o.peers, "peers", "bin", "folder with the programs of the peers, built there if need be; empty measures none")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
