@@ -29,7 +29,7 @@ const (
 	quietWaiting = 500
 )
 
-const pageQuery = "query { jobs(first: 50) { edges { node { id status model tier priority createdAt } } pageInfo { hasNextPage endCursor } } }"
+const pageQuery = "query { jobs(first: 50) { edges { node { id status model tier createdAt } } pageInfo { hasNextPage endCursor } } }"
 
 // Names of the steps.
 const (
@@ -44,7 +44,8 @@ func neighbours() Measurement {
 			Against: neighbourAway, Bound: 1.5, AtMost: true}
 	}
 	return Measurement{
-		Name: "neighbour", Title: "noisy neighbour: calls of quiet tenants, alone and beside one busy account", Unit: "calls", InTurn: true, Rounds: 1,
+		Name: "neighbour", Title: "noisy neighbour: calls of quiet tenants, alone and beside one busy account", Unit: "calls",
+		InTurn: true, Rounds: 1,
 		Targets: []Target{slower("submit"), slower("lease"), slower("end"), slower("page"),
 			{Name: "noisy neighbour: calls of quiet tenants that are refused", Figure: "refused", Of: neighbourHere, Bound: 0, AtMost: true}},
 		Note: "Eight quiet accounts make 20 submits and 10 reads of their first page of jobs per second, and an operator opens 2 pages of jobs in the console. Workers lease 10 jobs and end 20 per second, every other with leaseNext. Calls of each kind are independent of each other (Poisson processes); each phase lasts --minutes, after ten seconds without the neighbour. " +
