@@ -39,6 +39,20 @@ func BatchError(err error) error {
 	return err
 }
 
+// TurnLimit is how long a batch of calls waits for a lock.
+const TurnLimit = 50 * time.Millisecond
+
+// InTurn runs a call in a batch with concurrent ones, which waits for each lock up to TurnLimit. If that
+// was not enough, the call goes on alone, with no limit (0): otherwise the calls of all would wait for
+// rows that one of them needs, and a large change of another account holds.
+func InTurn[T any](ctx context.Context, g *batch.Group[T], call T, run func(ctx context.Context, calls []T, patience time.Duration) error) error {
+	err := g.Do(ctx, call, func(ctx context.Context, calls []T) error { return run(ctx, calls, TurnLimit) })
+	if postgres.IsLockTimeout(err) {
+		return run(ctx, []T{call}, 0)
+	}
+	return err
+}
+
 // WithRetry is InTx for a single statement.
 func WithRetry(ctx context.Context, act func() error) error {
 	for try := time.Duration(1); ; try++ {

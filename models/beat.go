@@ -52,9 +52,9 @@ var extendLeasesSQL string
 // tokens, and returns what it extended. It records the workers' signs of life with their
 // newest GPU samples, and the newest progress of each RUNNING or COMPLETING job. It writes an
 // event of the progress if thin allows one. Requests to give way that are older than yieldWithin
-// are left out. Rows are locked in the usual order.
-func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning) (map[Fence]*Beat,
-	error) {
+// are left out. Rows are locked in the usual order, each within patience; see LockLeases.
+func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yieldWithin time.Duration, thin Thinning,
+	patience time.Duration) (map[Fence]*Beat, error) {
 	arg, err := postgres.RowsArg(newestOf(beats))
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func ExtendLeases(ctx context.Context, db bun.IDB, beats []LeaseBeat, ttl, yield
 	extended := make(map[Fence]*Beat, len(beats))
 	rows, err := postgres.Run(ctx, db, extendLeasesSQL, pgx.NamedArgs{
 		"beats": arg, "ttl": ttl.Seconds(), "yield_within": yieldWithin.Seconds(),
-		"thin_percent": thin.Percent, "thin_after": thin.After.Seconds(),
+		"thin_percent": thin.Percent, "thin_after": thin.After.Seconds(), "patience": lockTimeout(patience),
 	})
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var hold Fence
@@ -115,13 +115,13 @@ var touchWorkersSQL string
 
 // TouchWorkers records signs of life, at most one per worker, with the models that the workers
 // hold warm, and returns the workers. It skips the write if the last sign is less than 5
-// seconds old and nothing else changed.
-func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch) (touched []*Worker, err error) {
+// seconds old and nothing else changed. It waits for each row up to patience; see LockLeases.
+func TouchWorkers(ctx context.Context, db bun.IDB, touches []Touch, patience time.Duration) (touched []*Worker, err error) {
 	arg, err := postgres.RowsArg(touches)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := postgres.Run(ctx, db, touchWorkersSQL, pgx.NamedArgs{"signs": arg})
+	rows, err := postgres.Run(ctx, db, touchWorkersSQL, pgx.NamedArgs{"signs": arg, "patience": lockTimeout(patience)})
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var w postgres.RowScan[Worker]
 		err := rows.Scan(&w)

@@ -65,7 +65,7 @@ func TestExtendLeases(t *testing.T) {
 				beats = append(beats, models.LeaseBeat{Fence: hold},
 					models.LeaseBeat{Fence: hold, Progress: &models.Progress{Phase: models.PhaseRendering}})
 			}
-			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, time.Minute, models.Thinning{})
+			extended, err := models.ExtendLeases(t.Context(), db, beats, time.Minute, time.Minute, models.Thinning{}, 0)
 			require.NoError(t, err)
 			require.Len(t, extended, len(holds))
 		}

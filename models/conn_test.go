@@ -51,7 +51,7 @@ func changed(t *testing.T, db *bun.DB, make func(job *models.Job) models.Writes)
 	require.NoError(t, db.NewRaw("SELECT account_id, id FROM jobs WHERE status = 'QUEUED' ORDER BY id LIMIT 1").Scan(t.Context(), &account,
 		&id))
 	return id, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}})
+		_, picked, err := models.LockPicks(ctx, tx, []models.Pick{{AccountID: account, WorkerID: worker, JobID: id}}, 0)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func TestTransaction(t *testing.T) {
 
 			err := db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				if locked {
-					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}})
+					_, _, err := models.LockPicks(ctx, tx, []models.Pick{{WorkerID: worker}}, 0)
 					require.NoError(t, err)
 				}
 				cancel()

@@ -57,7 +57,7 @@ func TestUpdate(t *testing.T) {
 // extended extends one lease.
 func extended(t *testing.T, tx bun.Tx, hold models.Fence) error {
 	t.Helper()
-	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, 0, 0, models.Thinning{})
+	found, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, 0, 0, models.Thinning{}, 0)
 	if err == nil && len(found) == 0 {
 		return sql.ErrNoRows
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,14 +38,15 @@ var lockPicksSQL string
 
 // LockPicks locks the workers and jobs of picks. It returns them in the order of the picks,
 // with the time of PostgreSQL's clock after the locks were taken. It reads accounts without a
-// lock: Write checks whether there is room.
-func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick) (now time.Time, all []Picked, err error) {
+// lock: Write checks whether there is room. The transaction waits for each lock up to patience; see
+// LockLeases.
+func LockPicks(ctx context.Context, tx bun.Tx, picks []Pick, patience time.Duration) (now time.Time, all []Picked, err error) {
 	arg, err := postgres.PlacedArg(picks)
 	if err != nil {
 		return now, nil, err
 	}
 	all = make([]Picked, len(picks))
-	rows, err := postgres.Run(ctx, tx, lockPicksSQL, pgx.NamedArgs{"picks": arg})
+	rows, err := postgres.Run(ctx, tx, lockPicksSQL, pgx.NamedArgs{"picks": arg, "patience": lockTimeout(patience)})
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var place int
 		var room *int
@@ -79,13 +81,15 @@ var lockLeasesSQL string
 
 // LockLeases locks all rows of the leases that these workers hold under these tokens. It returns
 // them with the time of PostgreSQL's clock after the locks were taken. Leases that have ended
-// are left out, except those that ended while it waited for their rows.
-func LockLeases(ctx context.Context, tx bun.Tx, holds []Fence) (now time.Time, all []LeaseRows, err error) {
+// are left out, except those that ended while it waited for their rows. From here on the transaction
+// waits for each lock up to patience, and returns postgres.IsLockTimeout after that; 0 means as long as
+// the connection does.
+func LockLeases(ctx context.Context, tx bun.Tx, holds []Fence, patience time.Duration) (now time.Time, all []LeaseRows, err error) {
 	arg, err := postgres.RowsArg(holds)
 	if err != nil {
 		return now, nil, err
 	}
-	rows, err := postgres.Run(ctx, tx, lockLeasesSQL, pgx.NamedArgs{"holds": arg})
+	rows, err := postgres.Run(ctx, tx, lockLeasesSQL, pgx.NamedArgs{"holds": arg, "patience": lockTimeout(patience)})
 	err = postgres.Scan(rows, err, func(rows *sql.Rows) error {
 		var w postgres.RowScan[Worker]
 		var j postgres.RowScan[Job]
@@ -95,4 +99,12 @@ func LockLeases(ctx context.Context, tx bun.Tx, holds []Fence) (now time.Time, a
 		return err
 	})
 	return now, all, err
+}
+
+// lockTimeout returns a setting of lock_timeout, or "" for none.
+func lockTimeout(patience time.Duration) string {
+	if patience == 0 {
+		return ""
+	}
+	return strconv.FormatInt(max(patience.Milliseconds(), 1), 10)
 }

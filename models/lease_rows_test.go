@@ -61,7 +61,7 @@ func TestLockHeld(t *testing.T) {
 		}
 
 		require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-			now, locked, err := models.LockLeases(ctx, tx, asked)
+			now, locked, err := models.LockLeases(ctx, tx, asked, 0)
 
 			require.NoError(t, err)
 			require.WithinDuration(t, time.Now(), now, time.Minute)
@@ -101,7 +101,7 @@ func TestLockHeld(t *testing.T) {
 			go func() {
 				var a answer
 				a.err = db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) (err error) {
-					a.now, a.locked, err = models.LockLeases(ctx, tx, holds)
+					a.now, a.locked, err = models.LockLeases(ctx, tx, holds, 0)
 					return err
 				})
 				answers <- a
@@ -178,7 +178,7 @@ func TestLockPicks(t *testing.T) {
 					{AccountID: models.NewAccountID(), WorkerID: models.NewWorkerID(), JobID: models.NewJobID()},
 					{AccountID: queued[1].AccountID, WorkerID: worker, JobID: queued[1].ID},
 					{},
-				})
+				}, 0)
 				require.Equal(t, accounts, free(t, db, "accounts"), "accounts are locked last")
 				return err
 			}))

@@ -209,7 +209,7 @@ func TestWritesAtOnce(t *testing.T) {
 		wrote := make(chan error, 1)
 		go func() {
 			wrote <- db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
-				if _, _, err := models.LockLeases(ctx, tx, nil); err != nil {
+				if _, _, err := models.LockLeases(ctx, tx, nil, 0); err != nil {
 					return err
 				}
 				w := models.Writes{Count: models.Count{Accounts: counts}}

@@ -122,7 +122,7 @@ func (f Fence) live(ctx context.Context, db bun.IDB, p jobs.Principal) (*models.
 
 // lockLease locks all rows of a live attempt. It returns ErrLeaseLost if the attempt has ended.
 func lockLease(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*lockedLease, error) {
-	all, err := lockLeases(ctx, tx, []models.Fence{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}})
+	all, err := lockLeases(ctx, tx, []models.Fence{{WorkerID: attempt.WorkerID, AttemptID: attempt.ID, Token: attempt.FencingToken}}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func lockLease(ctx context.Context, tx bun.Tx, attempt *models.Attempt) (*locked
 
 // lockLeases locks all rows of leases. The result leaves out leases that ended or belong to another
 // worker.
-func lockLeases(ctx context.Context, tx bun.Tx, holds []models.Fence) (map[models.AttemptID]*lockedLease, error) {
-	now, locked, err := models.LockLeases(ctx, tx, holds)
+func lockLeases(ctx context.Context, tx bun.Tx, holds []models.Fence, patience time.Duration) (map[models.AttemptID]*lockedLease, error) {
+	now, locked, err := models.LockLeases(ctx, tx, holds, patience)
 	if err != nil {
 		return nil, fmt.Errorf("lock the leases: %w", err)
 	}

@@ -88,23 +88,24 @@ type found struct {
 // whether a job was skipped that other workers may take.
 func (l *Leaser) look(ctx context.Context, s *search) (lease *Lease, passed bool, err error) {
 	err = l.looks.Do(ctx, s.kind, s, func(ctx context.Context, all []*search) error {
-		l.claimAll(ctx, all)
+		l.claimAll(ctx, all, jobs.TurnLimit)
 		return nil
 	})
 	if err != nil {
 		return nil, false, err
 	}
 	if s.apart {
-		l.claimAll(ctx, []*search{s})
+		l.claimAll(ctx, []*search{s}, 0)
 	}
 	return s.found.lease, s.found.passed, s.found.err
 }
 
 // claimAll gives jobs to workers of one kind, in the order in which they asked. Searches that it
-// sets apart have no outcome yet.
-func (l *Leaser) claimAll(ctx context.Context, all []*search) {
+// sets apart have no outcome yet: among them all that waited for a lock longer than patience, if that
+// is not 0.
+func (l *Leaser) claimAll(ctx context.Context, all []*search, patience time.Duration) {
 	for rounds := 0; len(all) > 0 && rounds < 2*claimRounds; rounds++ {
-		rest, err := l.claimSome(ctx, all, rounds >= claimRounds)
+		rest, err := l.claimSome(ctx, all, rounds >= claimRounds, patience)
 		switch {
 		case err == nil:
 			if len(rest) < len(all) {
@@ -112,6 +113,11 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 			}
 		case errors.Is(err, models.ErrTurn) || errors.Is(err, models.ErrNoRoom) || errors.Is(err, models.ErrAnswered):
 			// the rows have changed: look again
+		case patience > 0 && postgres.IsLockTimeout(err):
+			for _, s := range all {
+				s.apart = true
+			}
+			return
 		case len(all) == 1 || postgres.IsOutage(err) || ctx.Err() != nil:
 			for _, s := range all {
 				s.found = found{err: err}
@@ -132,8 +138,8 @@ func (l *Leaser) claimAll(ctx context.Context, all []*search) {
 
 // claimSome gives out jobs in one transaction. It returns the searches that have no outcome
 // yet.
-func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool) (rest []*search, err error) {
-	b := &claimBatch{Leaser: l, catalogue: l.Catalogue.Current()}
+func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool, patience time.Duration) (rest []*search, err error) {
+	b := &claimBatch{Leaser: l, catalogue: l.Catalogue.Current(), patience: patience}
 	if err := b.find(ctx, all, asked); err != nil {
 		return nil, err
 	}

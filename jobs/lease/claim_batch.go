@@ -23,9 +23,10 @@ type claimBatch struct {
 	*Leaser
 	catalogue *catalogue.Snapshot
 
-	lane   models.LaneState
-	claims []*claim // of one line
-	hinted bool     // the heads come from the index
+	lane     models.LaneState
+	patience time.Duration // how long it waits for a lock, or 0 if as long as need be
+	claims   []*claim      // of one line
+	hinted   bool          // the heads come from the index
 
 	now     time.Time
 	room    map[models.AccountID]int // how many more each account may run
@@ -153,7 +154,7 @@ func (b *claimBatch) lock(ctx context.Context, tx bun.Tx) error {
 	for i, c := range b.claims {
 		picks[i] = models.Pick{AccountID: c.head.Account, WorkerID: c.search.worker.ID, JobID: c.head.ID, RequestID: c.search.requestID}
 	}
-	now, all, err := models.LockPicks(ctx, tx, picks)
+	now, all, err := models.LockPicks(ctx, tx, picks, b.patience)
 	if err != nil {
 		return fmt.Errorf("lock the workers and jobs: %w", err)
 	}

@@ -5,9 +5,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/stretchr/testify/require"
@@ -157,6 +159,97 @@ func TestCancel_BesideOtherTransactions(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, holder.Commit())
 		require.NoError(t, <-cancelled)
+		s.RequireInvariants(t)
+	})
+}
+
+// TestBusyAccount ends and leases jobs while a large change holds the account of one of them.
+func TestBusyAccount(t *testing.T) {
+	t.Parallel()
+
+	t.Run("DelaysNoEndOfAnother", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		quiet := s.NewKey(t, s.NewAccount(t, "quiet", models.TierPro), access.RoleClient)
+		s.Submit(t)
+		busy, free := s.Worker(t, "busy"), s.Worker(t, "free")
+		_, held := s.Lease(t, busy)
+		jobstest.SubmitAs(t, s, quiet, nil)
+		_, other := s.Lease(t, free)
+		videos := map[models.AttemptID]jobs.UploadedObject{
+			held.AttemptID:  s.Upload(t, busy, held, models.ArtifactFinalVideo, []byte("video")),
+			other.AttemptID: s.Upload(t, free, other, models.ArtifactFinalVideo, []byte("video")),
+		}
+		end := func(worker jobs.Principal, f lease.Fence) error {
+			_, err := s.Attempts.Complete(context.Background(), worker, f, lease.Completion{Video: new(videos[f.AttemptID])})
+			return err
+		}
+		holder := jobstest.Begin(t, s)
+		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
+		require.NoError(t, err)
+		ended := make(chan error, 1)
+		go func() { ended <- end(busy, held) }()
+		s.WaitForLocks(t, 1)
+
+		require.NoError(t, end(free, other), "before the account is free")
+
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-ended)
+		s.RequireInvariants(t)
+	})
+
+	t.Run("DelaysNoHeartbeatOfAnother", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		s.Submit(t)
+		s.Submit(t)
+		busy, free := s.Worker(t, "busy"), s.Worker(t, "free")
+		stuck, held := s.Lease(t, busy)
+		_, other := s.Lease(t, free)
+		beat := func(worker jobs.Principal, f lease.Fence) error {
+			_, err := s.Attempts.Heartbeat(context.Background(), worker, f, nil)
+			return err
+		}
+		require.NoError(t, beat(busy, held)) // the first one begins the attempt
+		require.NoError(t, beat(free, other))
+		holder := jobstest.Begin(t, s)
+		_, err := models.LockJob(t.Context(), holder, stuck.Job.ID)
+		require.NoError(t, err)
+		beaten := make(chan error, 1)
+		go func() { beaten <- beat(busy, held) }()
+		s.WaitForLocks(t, 1)
+
+		require.NoError(t, beat(free, other), "before the job is free")
+
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-beaten)
+	})
+
+	t.Run("DelaysNoLeaseOfAnother", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		quiet := s.NewKey(t, s.NewAccount(t, "quiet", models.TierPro), access.RoleClient)
+		s.Submit(t)
+		busy, free := s.Worker(t, "busy"), s.Worker(t, "free")
+		holder := jobstest.Begin(t, s)
+		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
+		require.NoError(t, err)
+		leased := make(chan error, 1)
+		go func() {
+			_, _, err := s.Leaser.Lease(context.Background(), busy, lease.LeaseCall{WorkerID: busy.WorkerID, RequestID: "1"})
+			leased <- err
+		}()
+		s.WaitForLocks(t, 1)
+		job := jobstest.SubmitAs(t, s, quiet, nil)
+
+		got, _ := s.Lease(t, free)
+
+		require.Equal(t, job.ID, got.Job.ID, "before the account is free")
+		require.NoError(t, holder.Commit())
+		require.NoError(t, <-leased)
 		s.RequireInvariants(t)
 	})
 }

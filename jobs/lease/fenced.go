@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/batch"
@@ -55,18 +56,18 @@ func (h *Attempts) run(ctx context.Context, with *batch.Group[*fencedCall], c *f
 		return nil, err
 	}
 	if c.writes {
-		if err := h.transact(ctx, []*fencedCall{c}); err != nil {
+		if err := h.transact(ctx, []*fencedCall{c}, 0); err != nil {
 			return nil, err
 		}
-	} else if err := with.Do(ctx, c, h.transact); err != nil {
+	} else if err := jobs.InTurn(ctx, with, c, h.transact); err != nil {
 		return nil, err
 	}
 	return c.l, c.err
 }
 
-// transact runs calls in one transaction. A refused call changes nothing and does not affect
-// the others. Only the rows of live leases are locked.
-func (h *Attempts) transact(ctx context.Context, calls []*fencedCall) error {
+// transact runs calls in one transaction, which waits for each lock up to patience. A refused call
+// changes nothing and does not affect the others. Only the rows of live leases are locked.
+func (h *Attempts) transact(ctx context.Context, calls []*fencedCall, patience time.Duration) error {
 	holds := make([]models.Fence, len(calls))
 	for i, c := range calls {
 		holds[i] = models.Fence{WorkerID: c.p.WorkerID, AttemptID: c.fence.AttemptID, Token: c.fence.Token}
@@ -74,7 +75,7 @@ func (h *Attempts) transact(ctx context.Context, calls []*fencedCall) error {
 	var changed []*lockedLease
 	var lost []*fencedCall
 	err := jobs.InTx(ctx, h.DB, func(ctx context.Context, tx bun.Tx) error {
-		all, err := lockLeases(ctx, tx, holds)
+		all, err := lockLeases(ctx, tx, holds, patience)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
@@ -41,14 +42,14 @@ func (h *Attempts) beat(ctx context.Context, p jobs.Principal, f Fence, says mod
 	}
 	says.Fence = models.Fence{WorkerID: p.WorkerID, AttemptID: f.AttemptID, Token: f.Token}
 	b := &beat{LeaseBeat: says}
-	if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
+	if err := jobs.InTurn(ctx, &h.beats, b, h.beatAll); err != nil {
 		return nil, err
 	}
 	if b.found == nil { // the first one of an attempt, or the caller has no lease
 		if err := h.begin(ctx, p, f); err != nil {
 			return nil, err
 		}
-		if err := h.beats.Do(ctx, b, h.beatAll); err != nil {
+		if err := jobs.InTurn(ctx, &h.beats, b, h.beatAll); err != nil {
 			return nil, err
 		}
 	}
@@ -71,15 +72,15 @@ func (h *Attempts) begin(ctx context.Context, p jobs.Principal, f Fence) error {
 }
 
 // beatAll extends the leases of a batch of heartbeats, and saves the progress that they
-// report.
-func (h *Attempts) beatAll(ctx context.Context, all []*beat) error {
+// report. It waits for each row up to patience.
+func (h *Attempts) beatAll(ctx context.Context, all []*beat, patience time.Duration) error {
 	beats := make([]models.LeaseBeat, len(all))
 	for i, b := range all {
 		beats[i] = b.LeaseBeat
 	}
 	var found map[models.Fence]*models.Beat
 	err := jobs.WithRetry(ctx, func() (err error) {
-		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, YieldWithin, progressEvents)
+		found, err = models.ExtendLeases(ctx, h.DB, beats, LeaseTTL, YieldWithin, progressEvents, patience)
 		return err
 	})
 	if err != nil {

@@ -136,7 +136,7 @@ func (l *Leaser) Lease(ctx context.Context, p jobs.Principal, call LeaseCall) (*
 // touch records that a worker asked for a job, batched with other workers.
 func (l *Leaser) touch(ctx context.Context, call LeaseCall) (*models.Worker, error) {
 	t := &touch{Touch: models.Touch{WorkerID: call.WorkerID, Warm: call.Warm}}
-	if err := l.touches.Do(ctx, t, l.touchAll); err != nil {
+	if err := jobs.InTurn(ctx, &l.touches, t, l.touchAll); err != nil {
 		return nil, err
 	}
 	return t.worker, t.err
@@ -149,15 +149,15 @@ type touch struct {
 	err    error
 }
 
-// touchAll records that workers asked.
-func (l *Leaser) touchAll(ctx context.Context, all []*touch) error {
+// touchAll records that workers asked. It waits for each row up to patience.
+func (l *Leaser) touchAll(ctx context.Context, all []*touch, patience time.Duration) error {
 	newest := map[models.WorkerID]models.Touch{}
 	for _, t := range all {
 		newest[t.WorkerID] = t.Touch
 	}
 	var rows []*models.Worker
 	err := jobs.WithRetry(ctx, func() (err error) {
-		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)))
+		rows, err = models.TouchWorkers(ctx, l.DB, slices.Collect(maps.Values(newest)), patience)
 		return err
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func TestReap(t *testing.T) {
 
 		hold := models.Fence{WorkerID: worker.WorkerID, AttemptID: fence.AttemptID, Token: fence.Token}
 		extended, err := models.ExtendLeases(t.Context(), tx, []models.LeaseBeat{{Fence: hold}}, lease.LeaseTTL, lease.YieldWithin,
-			models.Thinning{})
+			models.Thinning{}, 0)
 		require.NoError(t, err)
 		require.Len(t, extended, 1)
 		require.NoError(t, tx.Commit())

@@ -19,6 +19,7 @@ const (
 	codeReadOnly      = "25006"
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeLockTimeout   = "55P03"
 )
 
 // outageCodes are prefixes of the codes of errors that pass by themselves or that an operator
@@ -29,11 +30,11 @@ var outageCodes = []string{
 	codeReadOnly,                    // a standby, or a primary that was one
 	"25P03",                         // we were silent within a transaction
 	codeSerialization, codeDeadlock, // after some tries
-	"53",    // out of connections, memory or disk
-	"55P03", // a lock was not to be had
-	"57014", // the statement timeout
-	"57P",   // shutting down, crashed, starting
-	"58",    // the disk failed
+	"53",            // out of connections, memory or disk
+	codeLockTimeout, // a lock was not to be had
+	"57014",         // the statement timeout
+	"57P",           // shutting down, crashed, starting
+	"58",            // the disk failed
 }
 
 // IsOutage reports whether an error means that PostgreSQL, or the network to it, cannot serve
@@ -65,7 +66,7 @@ func IsOutage(err error) bool {
 func IsBusy(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return slices.Contains([]string{codeSerialization, codeDeadlock, "55P03", "57014", "25P03"}, pg.Code)
+		return slices.Contains([]string{codeSerialization, codeDeadlock, codeLockTimeout, "57014", "25P03"}, pg.Code)
 	}
 	return errors.Is(err, errBusy) || errors.Is(err, ErrLostRace)
 }
@@ -85,6 +86,13 @@ var ErrLostRace = errors.New("a concurrent transaction changed what this one had
 func IsLostRace(err error) bool {
 	var pg *pgconn.PgError
 	return errors.Is(err, ErrLostRace) || errors.As(err, &pg) && (pg.Code == codeSerialization || pg.Code == codeDeadlock)
+}
+
+// IsLockTimeout reports whether a transaction was rolled back because it waited for a lock for as long
+// as it wanted to.
+func IsLockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == codeLockTimeout
 }
 
 // Violates reports whether PostgreSQL refused a write because of a constraint or unique index.

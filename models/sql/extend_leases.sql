@@ -13,7 +13,12 @@
 --
 -- LIMIT 1 makes PostgreSQL look up each attempt by its id. Without it PostgreSQL reads the whole
 -- table, since the statistics often say that few attempts are RUNNING.
-WITH beats AS MATERIALIZED (
+--
+-- @patience, if not empty, is how long the statement waits for a lock at most: its error is then 55P03.
+WITH patience AS MATERIALIZED (
+    SELECT CASE WHEN @patience::text <> '' THEN set_config('lock_timeout', @patience::text, true) ELSE '' END AS set
+),
+beats AS MATERIALIZED (
     SELECT b.*, a.job_id
     FROM jsonb_to_recordset(@beats) AS b (
         worker_id uuid, attempt_id uuid, token uuid, gpus float8[], samples jsonb,
@@ -22,6 +27,7 @@ WITH beats AS MATERIALIZED (
         SELECT job_id FROM job_attempts
         WHERE id = b.attempt_id AND worker_id = b.worker_id AND fencing_token = b.token AND status = 'RUNNING'
         LIMIT 1) a
+    WHERE (SELECT set IS NOT NULL FROM patience)
 ),
 workers_locked AS MATERIALIZED (
     SELECT id FROM workers

@@ -9,13 +9,19 @@
 --
 -- LIMIT 1 makes PostgreSQL look up each attempt by its id. A connection would keep a plan that
 -- reads the whole table, made while the table was small.
-WITH asked AS MATERIALIZED (
+--
+-- @patience, if not empty, is how long the transaction waits for a lock at most: its error is then 55P03.
+WITH patience AS MATERIALIZED (
+    SELECT CASE WHEN @patience::text <> '' THEN set_config('lock_timeout', @patience::text, true) ELSE '' END AS set
+),
+asked AS MATERIALIZED (
     SELECT a.*
     FROM jsonb_to_recordset(@holds) AS h (worker_id uuid, attempt_id uuid, token uuid)
     CROSS JOIN LATERAL (
         SELECT id, worker_id, job_id FROM job_attempts
         WHERE id = h.attempt_id AND worker_id = h.worker_id AND fencing_token = h.token AND status IN ('LEASED', 'RUNNING')
         LIMIT 1) a
+    WHERE (SELECT set IS NOT NULL FROM patience)
 ),
 workers_locked AS MATERIALIZED (
     SELECT * FROM workers

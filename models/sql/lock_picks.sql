@@ -8,8 +8,14 @@
 -- Returns a row per pick: PostgreSQL's clock after all locks, the pick's place in the argument
 -- (from 0), how many more jobs the account may run, the worker, the job, and whether the
 -- worker's request already had a lease. A missing row is NULL.
-WITH picks AS MATERIALIZED (
+--
+-- @patience, if not empty, is how long the transaction waits for a lock at most: its error is then 55P03.
+WITH patience AS MATERIALIZED (
+    SELECT CASE WHEN @patience::text <> '' THEN set_config('lock_timeout', @patience::text, true) ELSE '' END AS set
+),
+picks AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@picks) AS p (place integer, account_id uuid, worker_id uuid, job_id uuid, request_id text)
+    WHERE (SELECT set IS NOT NULL FROM patience)
 ),
 workers_locked AS MATERIALIZED (
     SELECT * FROM workers

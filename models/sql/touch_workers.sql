@@ -5,8 +5,14 @@
 -- Locks: the workers that it writes, in the order of their ids.
 --
 -- Returns all the workers.
-WITH signs AS MATERIALIZED (
+--
+-- @patience, if not empty, is how long the statement waits for a lock at most: its error is then 55P03.
+WITH patience AS MATERIALIZED (
+    SELECT CASE WHEN @patience::text <> '' THEN set_config('lock_timeout', @patience::text, true) ELSE '' END AS set
+),
+signs AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(@signs) AS s (worker_id uuid, warm text[])
+    WHERE (SELECT set IS NOT NULL FROM patience)
 ),
 touched AS MATERIALIZED (
     SELECT w.id, s.warm FROM workers w JOIN signs s ON s.worker_id = w.id
