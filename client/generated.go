@@ -3156,8 +3156,9 @@ type RegisterWorkerInput struct {
 	Provider           string `json:"provider"`
 	ProviderInstanceId string `json:"providerInstanceId"`
 	// The number of this worker on its machine, and the number of its GPUs.
-	Slot           *int          `json:"slot,omitempty"`
-	GpuCount       *int          `json:"gpuCount,omitempty"`
+	Slot     *int `json:"slot,omitempty"`
+	GpuCount *int `json:"gpuCount,omitempty"`
+	// The pool that the worker belongs to, by id or name. While no pool has the name, the answer is UNAVAILABLE, and the agent tries again.
 	PoolId         *string       `json:"poolId,omitempty"`
 	Region         string        `json:"region"`
 	Zone           *string       `json:"zone,omitempty"`

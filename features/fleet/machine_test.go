@@ -40,6 +40,53 @@ func TestRegisterVersion(t *testing.T) {
 	}
 }
 
+// A manifest names a pool that may not exist yet.
+func TestRegisterByPoolName(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	in := fleet.Registration{
+		Provider: "static", ProviderInstanceID: "one", GPUCount: 1, PoolID: "spot", Region: "here", GPUType: "L4",
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"},
+	}
+	spot := func() models.PoolID {
+		pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
+			Name: "spot", Provider: "static", Region: "here", GPUType: "L4", CapacityClass: models.CapacitySpot,
+			Tiers: []models.Tier{models.TierPro}, Models: []string{"testcard"}, MaxWorkers: 4, BootLimitSeconds: 600, PricePerHourUSD: 2,
+		}}
+		require.NoError(t, capacity.InsertPool(t.Context(), s.DB, pool))
+		return pool.ID
+	}
+
+	_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+	jobstest.RequireCode(t, err, apierror.CodeUnavailable)
+	require.EqualError(t, err, "There is no pool spot: create it (reelay pools apply), or correct the agent's --pool. Try again in 60 s.")
+	id := spot()
+	w, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+	require.NoError(t, err)
+	require.Equal(t, id, w.PoolID)
+	require.Equal(t, []models.Tier{models.TierPro}, w.Tiers)
+	require.InDelta(t, 2, *w.PricePerHourUSD, 0)
+
+	s.Exec(t, "UPDATE pools SET deleted_at = now()")
+	_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, in)
+	jobstest.RequireCode(t, err, apierror.CodeUnavailable)
+	id = spot() // the name belongs to another pool now
+	w, _, err = s.Registrar.Register(t.Context(), s.Enrolment, in)
+	require.NoError(t, err)
+	require.Equal(t, id, w.PoolID)
+
+	before := s.Dump(t)
+	for _, bad := range []models.PoolID{"Spot", "spot ", "spot-", "-spot", "s\x00", "%", "pol_1", "../spot", models.PoolID(strings.Repeat("s", 41))} {
+		in.PoolID = bad
+		_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
+		jobstest.RequireInvalid(t, err, "poolId")
+	}
+	in.PoolID = models.NewPoolID()
+	_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, in)
+	jobstest.RequireCode(t, err, apierror.CodeNotFound)
+	require.Equal(t, before, s.Dump(t), "a refusal changes nothing")
+}
+
 func TestRegisterMachine(t *testing.T) {
 	t.Parallel()
 	s := jobstest.New(t)
@@ -118,6 +165,12 @@ func TestRegisterMachine(t *testing.T) {
 	_, _, err = s.Registrar.Register(t.Context(), machine("spot-3"), says("12345"))
 	require.NoError(t, err)
 
+	named := says("spot-9")
+	named.PoolID = models.PoolID(spot.Name)
+	w, _, err = s.Registrar.Register(t.Context(), machine("spot-9"), named)
+	require.NoError(t, err)
+	require.Equal(t, spot.ID, w.PoolID)
+
 	// A place that a key has.
 	_, _, err = s.Registrar.Register(t.Context(), s.Enrolment, says("spot-4"))
 	require.NoError(t, err)
@@ -127,7 +180,7 @@ func TestRegisterMachine(t *testing.T) {
 	// A machine that boots for one pool does not join another.
 	s.Exec(t, `INSERT INTO workers (id, pool_id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status)
 		VALUES (gen_random_uuid(), ?, 'gce', 'spot-5', 'us-central1', 'L4', 'SPOT', '{testcard}', 'BOOTING')`, spot.ID)
-	in = says("spot-5")
+	in = says("spot-9")
 	in.PoolID = other.ID
 	_, _, err = s.Registrar.Register(t.Context(), machine("spot-5"), in)
 	jobstest.RequireCode(t, err, apierror.CodeForbidden)

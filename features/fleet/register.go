@@ -29,7 +29,7 @@ type Registration struct {
 	ProviderInstanceID string
 	Slot               int
 	GPUCount           int
-	PoolID             models.PoolID
+	PoolID             models.PoolID // or the pool's name
 	Region             string
 	Zone               string
 	GPUType            string
@@ -64,15 +64,18 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 	}
 	secret, hash := secrets.New(secrets.WorkerPrefix)
 	fresh := models.Worker{
-		ID: models.NewWorkerID(), PoolID: in.PoolID, Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID,
-		Slot: in.Slot, EnrolmentKeyID: p.KeyID,
+		ID: models.NewWorkerID(), Provider: in.Provider, ProviderInstanceID: in.ProviderInstanceID, Slot: in.Slot, EnrolmentKeyID: p.KeyID,
 	}
 	var worker *models.Worker
 	var done *change.Change
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		in := in // a repetition of the transaction looks for the name again
 		pool, err := enter(ctx, tx, in.PoolID)
 		if err != nil {
 			return err
+		}
+		if pool != nil {
+			in.PoolID = pool.ID
 		}
 		if err := admit(ctx, tx, p.Machine, pool, &in); err != nil {
 			return err
@@ -87,6 +90,7 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 			return err
 		}
 		first := fresh
+		first.PoolID = in.PoolID
 		worker = cmp.Or(booted, &first)
 		in.describe(worker)
 		if pool != nil {
@@ -236,14 +240,14 @@ func (r *Registrar) validate(in *Registration) error {
 	if in.WarmModels == nil {
 		in.WarmModels = []string{}
 	}
-	if in.PoolID != "" && !in.PoolID.Valid() {
-		return apierror.NotFound("pool")
+	if in.PoolID != "" && !in.PoolID.Valid() && !poolName.MatchString(string(in.PoolID)) {
+		return apierror.Invalid("poolId", "poolId must be the id or the name of a pool: a name has 1 to 40 lower-case letters, digits and hyphens.")
 	}
 	return nil
 }
 
-// pauseRetry is when a worker of a paused pool should try to register again.
-const pauseRetry = time.Minute
+// poolRetry is when a worker should try again to register in a pool that is paused or does not exist yet.
+const poolRetry = time.Minute
 
 // refused records with a booting worker why the registration of its agent was refused, and returns
 // the error. It does not record refusals that end by themselves or that the API did not decide.
@@ -284,10 +288,22 @@ func started(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
 // newest one.
 func refusedBefore(p *capacity.Pool) bool { return p.Refusals > 0 && p.BackoffUntil.IsZero() }
 
-// enter locks the pool until a worker has joined it. A paused pool accepts no workers.
+// enter locks the pool with this id or name until a worker has joined it. A paused pool accepts no
+// workers. A worker can come before the pool of its name, so that refusal is temporary, too.
 func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, error) {
 	if id == "" {
 		return nil, nil
+	}
+	if !id.Valid() {
+		name := string(id)
+		var err error
+		if id, err = capacity.FindPoolID(ctx, tx, name); errors.Is(err, sql.ErrNoRows) {
+			return nil, apierror.Later(apierror.CodeUnavailable, poolRetry,
+				"There is no pool %s: create it (reelay pools apply), or correct the agent's --pool.", name).In("poolId")
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	lock := capacity.PoolsStay
 	seen, err := capacity.GetPools(ctx, tx, []models.PoolID{id})
@@ -306,7 +322,7 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, er
 		return nil, apierror.OrNotFound(err, "pool")
 	}
 	if !pool.PausedAt.IsZero() {
-		return nil, apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
+		return nil, apierror.Later(apierror.CodeUnavailable, poolRetry, "The pool %s is paused: it takes no workers.", pool.Name)
 	}
 	return pool, nil
 }

@@ -62,7 +62,7 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
 	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
 	flags.StringVar(&s.instanceID, "instance-id", hostname, "id of this machine at its provider")
-	flags.StringVar(&s.pool, "pool", "", "id of the pool that the worker belongs to")
+	flags.StringVar(&s.pool, "pool", "", "name or id of the pool that the worker belongs to; the agent waits until it exists")
 	flags.StringVar(&s.region, "region", "local", "region of the machine")
 	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
 	flags.StringVar(&s.gpuType, "gpu-type", "none", "type of the machine's GPU")

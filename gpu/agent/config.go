@@ -33,7 +33,7 @@ type Config struct {
 	// Devices are the names of the worker's GPUs, for CUDA_VISIBLE_DEVICES and
 	// ROCR_VISIBLE_DEVICES. Nil means all that the agent sees.
 	Devices       []string
-	PoolID        string // optional
+	PoolID        string // or the name of the pool; optional
 	Region        string
 	Zone          string // optional
 	GPUType       string

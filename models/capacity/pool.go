@@ -304,6 +304,12 @@ func GetPools(ctx context.Context, db bun.IDB, ids []models.PoolID) ([]*Pool, er
 	return pools, err
 }
 
+// FindPoolID returns the id of the pool with a name, or sql.ErrNoRows.
+func FindPoolID(ctx context.Context, db bun.IDB, name string) (id models.PoolID, err error) {
+	err = db.NewSelect().Model((*Pool)(nil)).Column("id").Where("p.name = ? AND p.deleted_at IS NULL", name).Scan(ctx, &id)
+	return id, err
+}
+
 // SetDesired writes the number of workers that the scaler wants in a pool.
 func SetDesired(ctx context.Context, db bun.IDB, id models.PoolID, desired int) error {
 	return postgres.MustChange(db.NewRaw("UPDATE pools SET desired = ? WHERE id = ?", desired, id).Exec(ctx))

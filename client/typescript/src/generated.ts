@@ -587,6 +587,7 @@ export type RegisterWorkerInput = {
   /** The number of this worker on its machine, and the number of its GPUs. */
   slot?: InputMaybe<Scalars['Int']['input']>;
   gpuCount?: InputMaybe<Scalars['Int']['input']>;
+  /** The pool that the worker belongs to, by id or name. While no pool has the name, the answer is UNAVAILABLE, and the agent tries again. */
   poolId?: InputMaybe<Scalars['ID']['input']>;
   region: Scalars['String']['input'];
   zone?: InputMaybe<Scalars['String']['input']>;
