@@ -73,14 +73,6 @@ func (r refusals) add(err error) {
 	r[message].count++
 }
 
-// machines returns how many machines were refused.
-func (r refusals) machines() (n int) {
-	for _, one := range r {
-		n += one.count
-	}
-	return n
-}
-
 // worst returns the refusal with the longest pause.
 func (r refusals) worst() *refusal {
 	return slices.MaxFunc(slices.Collect(maps.Values(r)), func(a, b *refusal) int {
