@@ -163,7 +163,7 @@ func TestCancel_BesideOtherTransactions(t *testing.T) {
 	})
 }
 
-// TestBusyAccount ends and leases jobs while a large change holds the account of one of them.
+// TestBusyAccount ends jobs and sends heartbeats while a large change holds rows of one of them.
 func TestBusyAccount(t *testing.T) {
 	t.Parallel()
 
@@ -225,31 +225,5 @@ func TestBusyAccount(t *testing.T) {
 
 		require.NoError(t, holder.Commit())
 		require.NoError(t, <-beaten)
-	})
-
-	t.Run("DelaysNoLeaseOfAnother", func(t *testing.T) {
-		t.Parallel()
-
-		s := jobstest.New(t)
-		quiet := s.NewKey(t, s.NewAccount(t, "quiet", models.TierPro), access.RoleClient)
-		s.Submit(t)
-		busy, free := s.Worker(t, "busy"), s.Worker(t, "free")
-		holder := jobstest.Begin(t, s)
-		_, err := models.LockAccount(t.Context(), holder, s.Account.ID)
-		require.NoError(t, err)
-		leased := make(chan error, 1)
-		go func() {
-			_, _, err := s.Leaser.Lease(context.Background(), busy, lease.LeaseCall{WorkerID: busy.WorkerID, RequestID: "1"})
-			leased <- err
-		}()
-		s.WaitForLocks(t, 1)
-		job := jobstest.SubmitAs(t, s, quiet, nil)
-
-		got, _ := s.Lease(t, free)
-
-		require.Equal(t, job.ID, got.Job.ID, "before the account is free")
-		require.NoError(t, holder.Commit())
-		require.NoError(t, <-leased)
-		s.RequireInvariants(t)
 	})
 }
