@@ -271,10 +271,12 @@ func TestRegister(t *testing.T) {
 			jobstest.RequireInvalid(t, err, field)
 		}
 		in := registration("one")
-		for _, pool := range []models.PoolID{"pol_1", models.NewPoolID()} {
+		for pool, code := range map[models.PoolID]apierror.Code{
+			"pol_1": apierror.CodeInvalidInput, models.NewPoolID(): apierror.CodeNotFound, "not-made-yet": apierror.CodeUnavailable,
+		} {
 			in.PoolID = pool
 			_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
-			jobstest.RequireCode(t, err, apierror.CodeNotFound)
+			jobstest.RequireCode(t, err, code)
 		}
 		require.Equal(t, before, s.Dump(t))
 	})
