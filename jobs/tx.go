@@ -42,10 +42,11 @@ func BatchError(err error) error {
 // TurnLimit is how long a batch of calls waits for a lock.
 const TurnLimit = 50 * time.Millisecond
 
-// InTurn runs a call in a batch with concurrent ones, which waits for each lock up to TurnLimit. If that
-// was not enough, the call goes on alone, with no limit (0): otherwise the calls of all would wait for
-// rows that one of them needs, and a large change of another account holds.
-func InTurn[T any](ctx context.Context, g *batch.Group[T], call T, run func(ctx context.Context, calls []T, patience time.Duration) error) error {
+// InTurn runs a call in a batch with concurrent ones, which waits for each lock up to TurnLimit. If a
+// lock takes longer, the call goes on alone, without a limit. Without this, one call that waits for
+// another account's rows would delay all calls of the group.
+func InTurn[T any](ctx context.Context, g *batch.Group[T], call T,
+	run func(ctx context.Context, calls []T, patience time.Duration) error) error {
 	err := g.Do(ctx, call, func(ctx context.Context, calls []T) error { return run(ctx, calls, TurnLimit) })
 	if postgres.IsLockTimeout(err) {
 		return run(ctx, []T{call}, 0)

@@ -291,7 +291,8 @@ func waitsNow(p poolState, now time.Time) string {
 		return p.frozen
 	}
 	if b := p.pool.PoolBackoff; b.BackoffUntil.After(now) && b.Partly() {
-		return fmt.Sprintf("%s; one more is tried at %s", partlyRefused(&b), text.MomentToSecond(b.BackoffUntil.UTC(), now))
+		return fmt.Sprintf("the provider had only some of the machines (%s); one more is tried at %s",
+			b.BackoffClass, text.MomentToSecond(b.BackoffUntil.UTC(), now))
 	} else if b.BackoffUntil.After(now) {
 		return fmt.Sprintf("the provider refused machines (%s, %s in a row); next request at %s",
 			b.BackoffClass, text.Count(b.Refusals, "time"), text.MomentToSecond(b.BackoffUntil.UTC(), now))

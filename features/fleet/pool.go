@@ -247,7 +247,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 // start.
 func (s *Pools) Resume(ctx context.Context, p jobs.Principal, id models.PoolID) (*capacity.Pool, error) {
 	return s.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) error {
-		if pool.PausedAt.IsZero() && pool.PoolBackoff == (capacity.PoolBackoff{}) && pool.BootFailures == 0 {
+		if pool.PausedAt.IsZero() && pool.BackoffUntil.IsZero() && pool.Refusals+pool.GrowBy+pool.BootFailures == 0 {
 			return nil
 		}
 		pool.PausedAt, pool.PausedBy = time.Time{}, ""

@@ -51,11 +51,6 @@ func growBy(p *capacity.Pool, n int) int {
 	}
 }
 
-// partlyRefused describes what a pool waits for whose provider had some of the machines.
-func partlyRefused(b *capacity.PoolBackoff) string {
-	return fmt.Sprintf("the provider had only some of the machines (%s)", b.BackoffClass)
-}
-
 // refusals contains the errors of one creation, by their text.
 type refusals map[string]*refusal
 

@@ -241,7 +241,8 @@ func (r *Registrar) validate(in *Registration) error {
 		in.WarmModels = []string{}
 	}
 	if in.PoolID != "" && !in.PoolID.Valid() && !poolName.MatchString(string(in.PoolID)) {
-		return apierror.Invalid("poolId", "poolId must be the id or the name of a pool: a name has 1 to 40 lower-case letters, digits and hyphens.")
+		return apierror.Invalid("poolId",
+			"poolId must be the id or the name of a pool: a name has 1 to 40 lower-case letters, digits and hyphens.")
 	}
 	return nil
 }
