@@ -18,7 +18,8 @@ func TestAgent(t *testing.T) {
 		require.NoError(t, err)
 
 		const ours = "github.com/reelay/reelay/"
-		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/agent/host", "gpu/agent/redact", "gpu/hdr", "gpu/metadata",
+		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/agent/health", "gpu/agent/host",
+			"gpu/agent/instance", "gpu/agent/redact", "gpu/hdr", "gpu/metadata",
 			"gpu/quality", "gpu/runtime", "gpu/runtimes", "gpu/runtimes/command", "gpu/runtimes/drill", "gpu/runtimes/httpcall",
 			"gpu/runtimes/stitch", "gpu/runtimes/testcard", "gpu/sensor", "internal/httpcall", "internal/media", "internal/outbound",
 			"internal/picture", "internal/program", "internal/text", "internal/tracing", "internal/version", "internal/wellformed"}

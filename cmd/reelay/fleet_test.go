@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
+	"github.com/reelay/reelay/gpu/agent"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +77,10 @@ func TestWorkersCommand(t *testing.T) {
 
 		require.Equal(t, terminal.ExitUsage, status, errs)
 	}
+}
+
+// The agent, which links no part of the server, says its reason in the server's words.
+func TestReasonOfAnIdleAgent(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, lease.LeavesIdle, agent.LeavesIdle)
 }

@@ -120,7 +120,7 @@ func sameFlag(cmd *cobra.Command, f *pflag.Flag) bool {
 }
 
 // hostFlags are flags whose defaults differ from machine to machine.
-var hostFlags = []string{"instance-id", "work-dir"}
+var hostFlags = []string{"work-dir"}
 
 // writeFlags writes a table of flags.
 func writeFlags(out io.Writer, flags *pflag.FlagSet, skip func(*pflag.Flag) bool) {

@@ -29,7 +29,7 @@ type pastRates struct {
 }
 
 // voluntary lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
-var voluntary = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesDrained}
+var voluntary = []string{lease.LeavesFewer, lease.LeavesPaused, lease.LeavesIdle, lease.LeavesDrained}
 
 // look adds the forecast to a snapshot. It first reads the forecast again if it is old.
 func (o *pastRates) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {

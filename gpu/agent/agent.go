@@ -21,6 +21,7 @@ type Agent struct {
 	worker
 	current    atomic.Pointer[attempt] // nil between jobs
 	registered chan struct{}           // closed when the worker is registered
+	waiting    atomic.Pointer[string]  // why it is not registered yet
 }
 
 func newAgent(config Config, launch host.Launcher) *Agent {
@@ -47,6 +48,23 @@ func Run(ctx context.Context, config Config) error {
 	return newAgent(config, host.LaunchOn(config.Devices)).run(ctx)
 }
 
+// unready says why the worker takes no jobs, or is empty.
+func (a *Agent) unready() string {
+	switch down := a.runtimes.Down(); {
+	case closed(a.going.draining):
+		return "it leaves"
+	case !closed(a.registered):
+		why := a.waiting.Load()
+		if why == nil {
+			return "it starts"
+		}
+		return "it is not registered: " + *why
+	case down != "":
+		return "its runtime " + down + " does not run"
+	}
+	return ""
+}
+
 func (a *Agent) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -54,6 +72,8 @@ func (a *Agent) run(ctx context.Context) error {
 	defer watching.Wait()
 	defer cancel()
 	defer a.going.stop()
+	a.config.Probes.Set(a.config.Slot, a.unready)
+	defer a.config.Probes.Set(a.config.Slot, func() string { return "it has ended" })
 
 	// Remove what a killed agent with this instance id left.
 	if err := os.RemoveAll(a.dir); err != nil {
@@ -192,6 +212,7 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 			return fmt.Errorf("register the worker: %w", err)
 		}
 		a.log.Warn("could not register the worker, retrying", "error", err)
+		a.waiting.Store(new(err.Error()))
 		if err := pause(ctx, delay(err, failures)); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,9 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/health"
 	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/agent/instance"
 	"github.com/reelay/reelay/gpu/metadata"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/spf13/cobra"
@@ -29,7 +32,8 @@ type settings struct {
 	workDir, log, qualityGate, compression, notices       string
 	audience                                              string
 	workers, gpusPerWorker                                int
-	notice                                                time.Duration
+	health                                                string
+	notice, grace, exitWhenIdle                           time.Duration
 	stopGrace, hangTimeout, loadTimeout, giveUp           time.Duration
 }
 
@@ -54,14 +58,14 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	hostname, _ := os.Hostname()
 	flags := command.Flags()
 	flags.StringVar(&s.endpoint, "endpoint", "", "URL of the Reelay API (default: that of the running 'reelay up', else "+defaultEndpoint+")")
 	flags.StringVar(&s.key, "key", "", "key with the role WORKER (prefer REELAY_API_KEY: other users can see this flag)")
 	flags.StringVar(&s.data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
 	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
-	flags.StringVar(&s.instanceID, "instance-id", hostname, "id of this machine at its provider")
+	flags.StringVar(&s.instanceID, "instance-id", "",
+		"id of this machine at its provider (default: the host name and digits that no other machine or pod has; with gce the host name)")
 	flags.StringVar(&s.pool, "pool", "", "name or id of the pool that the worker belongs to; the agent waits until it exists")
 	flags.StringVar(&s.region, "region", "local", "region of the machine")
 	flags.StringVar(&s.zone, "zone", "", "zone of the machine")
@@ -83,6 +87,10 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.notices, "notices", metadata.Auto,
 		"whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM, or after a notice that does not say it")
+	flags.DurationVar(&s.grace, "grace", 0, "how long after SIGTERM this process is killed, such as terminationGracePeriodSeconds of Kubernetes; "+
+		"compared with --notice at the start (default: unknown)")
+	flags.DurationVar(&s.exitWhenIdle, "exit-when-idle", 0, "how long the worker waits for a job before it drains and exits with status 0 (default: for ever)")
+	flags.StringVar(&s.health, "health", "", "address such as :8081 at which the agent serves /healthz and /readyz (default: none)")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
 	flags.DurationVar(&s.loadTimeout, "load-timeout", defaultLoadTimeout, "how long a model may take to load")
@@ -102,6 +110,13 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 		if err != nil {
 			return err
 		}
+		if config.InstanceID == "" {
+			release, err := config.findInstance()
+			if err != nil {
+				return err
+			}
+			defer release()
+		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
 		stopTracing, err := tracing.SetUp(ctx, "reelay-agent", version)
@@ -109,10 +124,33 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 			return err
 		}
 		defer stopTracing()
+		if err := config.check(); err != nil {
+			return err
+		}
+		if s.health != "" {
+			config.Probes = health.New(layout.workers)
+			if err := config.Probes.Serve(ctx, s.health, config.Log); err != nil {
+				return fmt.Errorf("--health is %s: it must be a free address of this machine such as :8081: %w", s.health, err)
+			}
+		}
 		config.Notices = s.watch(ctx, config)
 		return runAll(ctx, config, layout)
 	}
 	return command
+}
+
+// findInstance sets the instance id of an agent that was given none, which it keeps until release is called.
+func (c *Config) findInstance() (release func(), err error) {
+	if err := os.MkdirAll(c.WorkDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the work directory: %w", err)
+	}
+	machine := instance.This(c.WorkDir)
+	if c.Provider == metadata.GCE {
+		c.InstanceID = machine.Host // its identity says so, too
+		return func() {}, nil
+	}
+	c.InstanceID, release, err = machine.Claim()
+	return release, err
 }
 
 // fromEnvironment sets the flags that were not given.
@@ -137,7 +175,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	for _, flag := range []string{
 		"data", "provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models",
 		"runtime", "work-dir", "log",
-		"identity-audience", "notices", "notice", "stop-grace", "hang-timeout", "load-timeout", "give-up",
+		"identity-audience", "notices", "notice", "grace", "exit-when-idle", "health", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
 	}
@@ -151,7 +189,7 @@ func (s settings) config(version string) (Config, error) {
 		Provider: s.provider, InstanceID: s.instanceID, PoolID: s.pool,
 		Region: s.region, Zone: s.zone, GPUType: s.gpuType, CapacityClass: client.CapacityClass(s.as),
 		Models: s.models, WorkDir: s.workDir, Notice: s.notice, Version: version,
-		StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
+		ExitWhenIdle: s.exitWhenIdle, StopGrace: s.stopGrace, HangTimeout: s.hangTimeout, LoadTimeout: s.loadTimeout, GiveUp: s.giveUp,
 		UncheckedVideos: s.qualityGate == "off", CheckpointCompression: s.compression,
 	}
 	var err error
@@ -184,6 +222,10 @@ func (s settings) config(version string) (Config, error) {
 	if config.Log, err = logger(s.log); err != nil {
 		return config, err
 	}
+	if _, ok := os.LookupEnv("KUBERNETES_SERVICE_HOST"); ok && s.grace == 0 && s.notice+lastCalls > podGrace {
+		config.Log.Warn("a pod is killed 30 s after SIGTERM unless its terminationGracePeriodSeconds says otherwise: set both it and --grace",
+			"least", s.notice+lastCalls)
+	}
 	if config.WorkDir, err = filepath.Abs(s.workDir); err != nil {
 		return config, fmt.Errorf("--work-dir is %q: %w", s.workDir, err)
 	}
@@ -202,6 +244,8 @@ func (s settings) checkTimes() error {
 		least, most string
 	}{
 		{"notice", s.notice, "1s", "1h"},
+		{"grace", cmp.Or(s.grace, time.Minute), "1s", "24h"},
+		{"exit-when-idle", cmp.Or(s.exitWhenIdle, time.Minute), "1s", "24h"},
 		{"stop-grace", s.stopGrace, "100ms", "5m"},
 		{"hang-timeout", s.hangTimeout, "1s", "5h"},
 		{"load-timeout", s.loadTimeout, "1s", "5h"},
@@ -213,8 +257,20 @@ func (s settings) checkTimes() error {
 			return fmt.Errorf("--%s is %s: it must be from %s to %s", t.flag, t.value, t.least, t.most)
 		}
 	}
+	if least := s.notice + lastCalls; s.grace != 0 && s.grace < least {
+		return fmt.Errorf("--grace is %s: it must be at least %s, which is --notice (%s) for the checkpoint and its upload, and %s to release the job "+
+			"and to deregister. In Kubernetes set terminationGracePeriodSeconds to %.0f or more and --grace to the same, or lower --notice",
+			s.grace, least, s.notice, lastCalls, math.Ceil(least.Seconds()))
+	}
 	return nil
 }
+
+const (
+	// lastCalls is how long the calls of an agent can take that come after the notice.
+	lastCalls = 2 * farewellTimeout
+	// podGrace is the terminationGracePeriodSeconds of a pod that has none.
+	podGrace = 30 * time.Second
+)
 
 func logger(format string) (*slog.Logger, error) {
 	switch format {

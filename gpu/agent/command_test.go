@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,9 +26,16 @@ func TestCommand(t *testing.T) {
 		"StrangeClass": {[]string{"--key=k", "--capacity-class=CHEAP"}, `"CHEAP": it must be SPOT or ON_DEMAND`},
 		"StrangePacking": {[]string{"--key=k", "--checkpoint-compression=gzip"},
 			`--checkpoint-compression is "gzip": it must be auto, off or zstd`},
-		"StrangeLog":       {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
-		"NamelessRuntime":  {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
-		"EmptyRegion":      {[]string{"--key=k", "--region="}, "the region is empty"},
+		"StrangeLog":      {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
+		"NamelessRuntime": {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
+		"EmptyRegion":     {[]string{"--key=k", "--region=", "--instance-id=one"}, "the region is empty"},
+		"ShortGrace": {[]string{"--key=k", "--grace=45s", "--notice=50s"}, "--grace is 45s: it must be at least 1m0s, which is --notice (50s) " +
+			"for the checkpoint and its upload, and 10s to release the job and to deregister. In Kubernetes set terminationGracePeriodSeconds to 60"},
+		"NegativeGrace":    {[]string{"--key=k", "--grace=-1s"}, "--grace is -1s: it must be from 1s to 24h"},
+		"LongIdle":         {[]string{"--key=k", "--exit-when-idle=25h"}, "--exit-when-idle is 25h0m0s: it must be from 1s to 24h"},
+		"ShortIdle":        {[]string{"--key=k", "--exit-when-idle=1ms"}, "--exit-when-idle is 1ms: it must be from 1s to 24h"},
+		"NoHealthPort":     {[]string{"--key=k", "--health=8081", "--instance-id=one"}, "--health is 8081: it must be a free address of this machine"},
+		"StrangeHealth":    {[]string{"--key=k", "--health=:99999", "--instance-id=one"}, "such as :8081: listen tcp: address 99999: invalid port"},
 		"PathAsInstanceID": {[]string{"--key=k", "--instance-id=../x"}, "must not contain a path"},
 	}
 	for name, test := range tests {
@@ -75,6 +84,32 @@ func TestFromEnvironment(t *testing.T) {
 
 		require.ErrorContains(t, err, `REELAY_AGENT_NOTICE is "soon"`)
 	})
+}
+
+func TestGraceThatSuffices(t *testing.T) {
+	t.Parallel()
+	for grace, fits := range map[time.Duration]bool{0: true, 39 * time.Second: false, 40 * time.Second: true, time.Hour: true} {
+		s := settings{notice: 30 * time.Second, grace: grace, stopGrace: time.Second, hangTimeout: time.Minute, loadTimeout: time.Minute,
+			giveUp: time.Minute}
+		require.Equal(t, fits, s.checkTimes() == nil, grace)
+	}
+}
+
+// A worker of Compute Engine has the name of its instance, which its identity proves.
+func TestFindInstance(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "work")
+	for provider, want := range map[string]string{"gce": "^" + host + "$", "static": "^" + host + "-[0-9a-f]{8}$"} {
+		config := Config{Provider: provider, WorkDir: dir}
+
+		release, err := config.findInstance()
+
+		require.NoError(t, err)
+		release()
+		require.Regexp(t, want, config.InstanceID)
+	}
 }
 
 func TestParseRuntimes(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/health"
 	"github.com/reelay/reelay/gpu/agent/host"
 )
 
@@ -50,6 +51,11 @@ type Config struct {
 	Notices <-chan Notice
 	// Notice is how long the machine is expected to exist after a notice.
 	Notice time.Duration
+
+	// ExitWhenIdle is how long the worker waits for a job before it leaves. 0 means for ever.
+	ExitWhenIdle time.Duration
+	// Probes learns when the worker is ready; optional.
+	Probes *health.Probes
 
 	// ProgressEvery is the shortest time between two reports of progress.
 	ProgressEvery time.Duration

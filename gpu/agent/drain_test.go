@@ -3,12 +3,92 @@ package agent
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/gpu/agent/health"
 	"github.com/reelay/reelay/gpu/runtime"
 	"github.com/stretchr/testify/require"
 )
+
+func TestExitWhenIdle(t *testing.T) {
+	t.Parallel()
+	limited := func(c *Config) { c.ExitWhenIdle = 90 * time.Second }
+
+	t.Run("CountsFromTheEndOfTheLastJob", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			order := <-f.model.started
+			for range 10 { // longer than the limit
+				f.model.messages <- &runtime.Progress{Percent: 50, Phase: runtime.PhaseRendering}
+				time.Sleep(20 * time.Second) // the bubble's clock
+			}
+			require.Empty(t, f.of("drainSelf"))
+			f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
+
+			require.NoError(t, <-f.ended)
+			require.Equal(t, []string{"registerWorker", "completeJob", "drainSelf", "deregisterWorker"},
+				names(f.of("registerWorker", "completeJob", "drainSelf", "releaseJob", "deregisterWorker")))
+			drained := f.of("drainSelf")[0]
+			require.Equal(t, f.of("completeJob")[0].at+90*time.Second, drained.at)
+			require.Equal(t, LeavesIdle, drained.in["reason"])
+			require.Nil(t, drained.in["deadline"])
+		}, limited)
+	})
+
+	t.Run("TakesAJobThatALostAnswerGranted", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
+			time.Sleep(85 * time.Second) // the bubble's clock; the last request is under way
+			f.lose("leaseJob", 7)
+			time.Sleep(7 * time.Second)
+			f.queue() // granted with an answer that is lost
+
+			<-f.model.started
+			require.Empty(t, f.of("drainSelf", "releaseJob"))
+			require.Greater(t, time.Since(f.began), 95*time.Second)
+			f.leave(t)
+		}, limited)
+	})
+
+	t.Run("IsOffByDefault", func(t *testing.T) {
+		t.Parallel()
+		story(t, func(*control, *model) {}, func(t *testing.T, f *fixture) {
+			time.Sleep(48 * time.Hour) // the bubble's clock
+			require.Empty(t, f.of("drainSelf"))
+			f.leave(t)
+		})
+	})
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	probes := health.New(1)
+	story(t, func(c *control, m *model) { c.goAway(unavailable); oneJob(c, m) }, func(t *testing.T, f *fixture) {
+		synctest.Wait()
+		require.Contains(t, probes.Unready(), "worker 0 is not ready: it is not registered: no database")
+		f.comeBack()
+		order := <-f.model.started
+		require.Empty(t, probes.Unready(), "busy is ready")
+
+		f.model.messages <- &runtime.Result{Video: file(t, order, "video.mp4")}
+		time.Sleep(time.Second) // the bubble's clock
+		f.model.die()
+		time.Sleep(leaseWait * time.Second) // the next request finds it
+		require.Equal(t, "worker 0 is not ready: its runtime scripted does not run\n", probes.Unready())
+		f.queue()
+		next := <-f.models
+		<-next.started
+		require.Empty(t, probes.Unready())
+
+		f.notices <- Notice{Reason: "test", Deadline: time.Now().Add(30 * time.Second)}
+		synctest.Wait()
+		require.Equal(t, "worker 0 is not ready: it leaves\n", probes.Unready())
+		require.NoError(t, <-f.ended)
+		require.Equal(t, "worker 0 is not ready: it has ended\n", probes.Unready())
+	}, func(c *Config) { c.Probes = probes })
+}
 
 func TestNotice(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/gpu/runtime"
@@ -54,7 +55,8 @@ type Host struct {
 	// offersOf reports whether the runtime of a name offers a model.
 	offersOf map[string]func(model string) bool
 	running  Process
-	command  string        // the name of the running command
+	command  string // the name of the running command
+	down     atomic.Pointer[string]
 	loaded   runtime.Model // the model in memory
 	// said is the log of the current job from the process that ended last. ours
 	// reports whether the running process's output belongs to the current job too.
@@ -123,11 +125,15 @@ func (h *Host) offered(ctx context.Context, command Command, only []string) ([]s
 // start replaces the running process with a new one.
 func (h *Host) start(ctx context.Context, command Command) ([]string, error) {
 	h.Kill()
+	if !command.BuiltIn {
+		h.down.Store(&command.Name)
+	}
 	p, err := h.launch(ctx, command)
 	if err != nil {
 		return nil, err
 	}
 	h.running, h.command = p, command.Name
+	h.down.Store(nil)
 	ready := p.Announced()
 	h.log.Info("runtime started", "runtime", ready.Runtime, "protocol", ready.Protocol, "models", ready.Models)
 	var names []string
@@ -264,8 +270,24 @@ func (h *Host) Kill() {
 	if h.running != nil {
 		h.running.Kill()
 		h.said = h.Tail()
+		if name := h.command; !h.builtIn(name) {
+			h.down.Store(&name)
+		}
 	}
 	h.running, h.command, h.loaded = nil, "", runtime.Model{}
+}
+
+// Down returns the name of the runtime that was started and does not run, or "". It starts again with the
+// next job. A runtime that is built in need not run between jobs. Down can be called at any time.
+func (h *Host) Down() string {
+	if name := h.down.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+func (h *Host) builtIn(name string) bool {
+	return slices.ContainsFunc(h.commands, func(c Command) bool { return c.Name == name && c.BuiltIn })
 }
 
 // Tail returns the end of the current job's log.
