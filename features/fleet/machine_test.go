@@ -59,7 +59,7 @@ func TestRegisterByPoolName(t *testing.T) {
 
 	_, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
 	jobstest.RequireCode(t, err, apierror.CodeUnavailable)
-	require.EqualError(t, err, "There is no pool spot: create it (reelay pools apply), or correct the agent's --pool. Try again in 60 s.")
+	require.EqualError(t, err, "There is no pool spot: create it (reelay pools apply), or correct the agent's --pool. Try again in 10 s.")
 	id := spot()
 	w, _, err := s.Registrar.Register(t.Context(), s.Enrolment, in)
 	require.NoError(t, err)

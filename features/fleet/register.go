@@ -247,8 +247,11 @@ func (r *Registrar) validate(in *Registration) error {
 	return nil
 }
 
-// poolRetry is when a worker should try again to register in a pool that is paused or does not exist yet.
-const poolRetry = time.Minute
+// When a worker should try again to register in a pool that is paused, or that does not exist yet.
+const (
+	pauseRetry   = time.Minute
+	newPoolRetry = 10 * time.Second
+)
 
 // refused records with a booting worker why the registration of its agent was refused, and returns
 // the error. It does not record refusals that end by themselves or that the API did not decide.
@@ -299,7 +302,7 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, er
 		name := string(id)
 		var err error
 		if id, err = capacity.FindPoolID(ctx, tx, name); errors.Is(err, sql.ErrNoRows) {
-			return nil, apierror.Later(apierror.CodeUnavailable, poolRetry,
+			return nil, apierror.Later(apierror.CodeUnavailable, newPoolRetry,
 				"There is no pool %s: create it (reelay pools apply), or correct the agent's --pool.", name).In("poolId")
 		}
 		if err != nil {
@@ -323,7 +326,7 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, er
 		return nil, apierror.OrNotFound(err, "pool")
 	}
 	if !pool.PausedAt.IsZero() {
-		return nil, apierror.Later(apierror.CodeUnavailable, poolRetry, "The pool %s is paused: it takes no workers.", pool.Name)
+		return nil, apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
 	}
 	return pool, nil
 }
