@@ -27,6 +27,8 @@ func TestObserveAttempts(t *testing.T) {
 	release()
 	s.Exec(t, "UPDATE workers SET drain_reason = ?", lease.LeavesFewer)
 	release()
+	s.Exec(t, "UPDATE workers SET drain_reason = ?", lease.LeavesIdle)
+	release()
 	s.Exec(t, "UPDATE workers SET drain_reason = NULL")
 	_, fence := s.Lease(t, worker)
 	saved := jobs.Checkpoint{Object: s.Upload(t, worker, fence, models.ArtifactCheckpoint, []byte("state")), Step: 1, Percent: 1,
@@ -39,10 +41,10 @@ func TestObserveAttempts(t *testing.T) {
 	_, err := s.Reaper.Reap(t.Context())
 	require.NoError(t, err)
 
-	require.Len(t, seen.Ends, 3)
-	taken, left, expired := seen.Ends[0], seen.Ends[1], seen.Ends[2]
+	require.Len(t, seen.Ends, 4)
+	taken, left, idle, expired := seen.Ends[0], seen.Ends[1], seen.Ends[2], seen.Ends[3]
 	require.True(t, taken.Preempted)
-	require.False(t, left.Preempted, "Reelay wanted the worker to leave")
+	require.False(t, left.Preempted || idle.Preempted, "Reelay or the worker's agent wanted it to leave")
 	require.False(t, taken.Expired || left.Expired)
 	require.True(t, expired.Expired)
 	require.Equal(t, fence.AttemptID, expired.Attempt.ID)
