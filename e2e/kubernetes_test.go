@@ -110,7 +110,8 @@ func TestPods(t *testing.T) {
 	status, _ := first.probe("/healthz")
 	require.Equal(t, http.StatusOK, status)
 	s.ask(t.Context(), t, s.keys.OperatorKey, `mutation ($source: String!) { applyPools(input: {source: $source}) { kind } }`,
-		map[string]any{"source": "pools: [{name: pods, provider: static, region: local, gpuType: none, models: [testcard], maxWorkers: 4}]"}, &struct{}{})
+		map[string]any{"source": "pools: [{name: pods, provider: static, region: local, gpuType: none, models: [testcard], maxWorkers: 4}]"},
+		&struct{}{})
 	first.ready()
 	second.ready()
 	live, _ := workers()

@@ -87,9 +87,11 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.notices, "notices", metadata.Auto,
 		"whose metadata server gives notice of a preemption: auto (found out), gce, ec2 or off")
 	flags.DurationVar(&s.notice, "notice", 30*time.Second, "how long the machine exists after SIGTERM, or after a notice that does not say it")
-	flags.DurationVar(&s.grace, "grace", 0, "how long after SIGTERM this process is killed, such as terminationGracePeriodSeconds of Kubernetes; "+
-		"compared with --notice at the start (default: unknown)")
-	flags.DurationVar(&s.exitWhenIdle, "exit-when-idle", 0, "how long the worker waits for a job before it drains and exits with status 0 (default: for ever)")
+	flags.DurationVar(&s.grace, "grace", 0,
+		"how long after SIGTERM this process is killed, such as terminationGracePeriodSeconds of Kubernetes; "+
+			"compared with --notice at the start (default: unknown)")
+	flags.DurationVar(&s.exitWhenIdle, "exit-when-idle", 0,
+		"how long the worker waits for a job before it drains and exits with status 0 (default: for ever)")
 	flags.StringVar(&s.health, "health", "", "address such as :8081 at which the agent serves /healthz and /readyz (default: none)")
 	flags.DurationVar(&s.stopGrace, "stop-grace", defaultStopGrace, "how long a runtime may take to stop before it is killed")
 	flags.DurationVar(&s.hangTimeout, "hang-timeout", defaultHangTimeout, "how long a render may go without progress")
@@ -258,8 +260,9 @@ func (s settings) checkTimes() error {
 		}
 	}
 	if least := s.notice + lastCalls; s.grace != 0 && s.grace < least {
-		return fmt.Errorf("--grace is %s: it must be at least %s, which is --notice (%s) for the checkpoint and its upload, and %s to release the job "+
-			"and to deregister. In Kubernetes set terminationGracePeriodSeconds to %.0f or more and --grace to the same, or lower --notice",
+		return fmt.Errorf("--grace is %s: it must be at least %s, which is --notice (%s) for the checkpoint and its upload, "+
+			"and %s to release the job and to deregister. In Kubernetes set terminationGracePeriodSeconds to %.0f or more "+
+			"and --grace to the same, or lower --notice",
 			s.grace, least, s.notice, lastCalls, math.Ceil(least.Seconds()))
 	}
 	return nil

@@ -29,13 +29,14 @@ func TestCommand(t *testing.T) {
 		"StrangeLog":      {[]string{"--key=k", "--log=xml"}, `--log is "xml": it must be text or json`},
 		"NamelessRuntime": {[]string{"--key=k", "--runtime=python3 wan.py"}, "it must be name=command"},
 		"EmptyRegion":     {[]string{"--key=k", "--region=", "--instance-id=one"}, "the region is empty"},
-		"ShortGrace": {[]string{"--key=k", "--grace=45s", "--notice=50s"}, "--grace is 45s: it must be at least 1m0s, which is --notice (50s) " +
-			"for the checkpoint and its upload, and 10s to release the job and to deregister. In Kubernetes set terminationGracePeriodSeconds to 60"},
+		"ShortGrace": {[]string{"--key=k", "--grace=45s", "--notice=50s"},
+			"--grace is 45s: it must be at least 1m0s, which is --notice (50s) for the checkpoint and its upload, " +
+				"and 10s to release the job and to deregister. In Kubernetes set terminationGracePeriodSeconds to 60"},
 		"NegativeGrace":    {[]string{"--key=k", "--grace=-1s"}, "--grace is -1s: it must be from 1s to 24h"},
 		"LongIdle":         {[]string{"--key=k", "--exit-when-idle=25h"}, "--exit-when-idle is 25h0m0s: it must be from 1s to 24h"},
 		"ShortIdle":        {[]string{"--key=k", "--exit-when-idle=1ms"}, "--exit-when-idle is 1ms: it must be from 1s to 24h"},
-		"NoHealthPort":     {[]string{"--key=k", "--health=8081", "--instance-id=one"}, "--health is 8081: it must be a free address of this machine"},
-		"StrangeHealth":    {[]string{"--key=k", "--health=:99999", "--instance-id=one"}, "such as :8081: listen tcp: address 99999: invalid port"},
+		"NoHealthPort":     {[]string{"--key=k", "--health=8081", "--instance-id=one"}, "--health is 8081: it must be a free address"},
+		"StrangeHealth":    {[]string{"--key=k", "--health=:99999", "--instance-id=one"}, "listen tcp: address 99999: invalid port"},
 		"PathAsInstanceID": {[]string{"--key=k", "--instance-id=../x"}, "must not contain a path"},
 	}
 	for name, test := range tests {

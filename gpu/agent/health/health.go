@@ -80,8 +80,8 @@ func (p *Probes) Serve(ctx context.Context, address string, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: p.Handler(), ReadTimeout: maxTime, WriteTimeout: maxTime, IdleTimeout: time.Minute, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	server := &http.Server{Handler: p.Handler(), ReadTimeout: maxTime, WriteTimeout: maxTime, IdleTimeout: time.Minute,
+		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	context.AfterFunc(ctx, func() { server.Close() })
 	go server.Serve(listener) // ends with the listener
 	log.Info("the agent serves its probes", "address", listener.Addr().String())

@@ -42,7 +42,8 @@ func This(workDir string) Machine {
 // an error if another agent holds it.
 func (m Machine) Claim() (id string, release func(), err error) {
 	if m.Host == "" || strings.Contains(m.Host, "/") {
-		return "", nil, fmt.Errorf("--instance-id is missing, and the host name %q cannot be part of one: give this agent an --instance-id", m.Host)
+		return "", nil, fmt.Errorf("--instance-id is missing, and the host name %q cannot be part of one: give this agent an --instance-id",
+			m.Host)
 	}
 	name, pod := m.Host, m.pod()
 	if pod != "" {
