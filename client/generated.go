@@ -2821,6 +2821,10 @@ type Overview struct {
 	// Null if no worker has a price.
 	CostUsdPerHour   *float64 `json:"costUsdPerHour"`
 	WastedUsdPerHour *float64 `json:"wastedUsdPerHour"`
+	// What the machines of the last hour were paid for, by class.
+	Paid []PaidTime `json:"paid"`
+	// What the machines of the last hour cost for each completed job. Null if none completed or no worker has a price.
+	CostUsdPerVideo *float64 `json:"costUsdPerVideo"`
 	// Seconds to empty all queues if no job is added: the estimated work of the jobs that drainLeavesOut does not name, by the
 	// workers that can run it and take jobs now. Null if jobs wait but none of them starts.
 	EstimatedDrainSeconds *float64 `json:"estimatedDrainSeconds"`
@@ -2832,6 +2836,40 @@ type Overview struct {
 type PageInfo struct {
 	HasNextPage bool    `json:"hasNextPage"`
 	EndCursor   *string `json:"endCursor"`
+}
+
+// What the time of machines is paid for. BOOT is until a worker registered, LOAD from a lease until the render began, IDLE without a
+// lease, USEFUL render time that was kept, WASTED what was lost, and ENDING from the end of a worker until its machine was gone.
+type PaidClass string
+
+const (
+	PaidClassBoot   PaidClass = "BOOT"
+	PaidClassLoad   PaidClass = "LOAD"
+	PaidClassIdle   PaidClass = "IDLE"
+	PaidClassUseful PaidClass = "USEFUL"
+	PaidClassWasted PaidClass = "WASTED"
+	PaidClassEnding PaidClass = "ENDING"
+)
+
+var AllPaidClass = []PaidClass{
+	PaidClassBoot,
+	PaidClassLoad,
+	PaidClassIdle,
+	PaidClassUseful,
+	PaidClassWasted,
+	PaidClassEnding,
+}
+
+// PaidTime includes the requested fields of the GraphQL type PaidTime.
+// The GraphQL type's documentation follows.
+//
+// The paid time of one class. `reelay simulate` has the same classes.
+type PaidTime struct {
+	Class PaidClass `json:"class"`
+	// Time of workers. A machine that runs several counts for each. USEFUL of a short time can be negative: see docs/operators/pools.md.
+	Seconds float64 `json:"seconds"`
+	// What it cost, at the prices of its time. 0 without a price.
+	Usd float64 `json:"usd"`
 }
 
 // What the job is doing. If the progress goes back, the phase says why.
@@ -2881,6 +2919,8 @@ type Pool struct {
 	PricePerHourUsd          float64  `json:"pricePerHourUsd"`
 	// What a worker costs now. pricePerHourUsd is what the operator wrote.
 	Price PoolPrice `json:"price"`
+	// What the machines of the last hours (1 to 720) were paid for, by class.
+	Paid []PaidTime `json:"paid"`
 	// How many attempts the pool loses per hour of work, to preemption or otherwise. Null before it has worked. Old ones count less.
 	LossesPerHour *float64 `json:"lossesPerHour"`
 	// What the provider says of the spot machines. Null if it says nothing, or was not asked yet.
@@ -2906,6 +2946,9 @@ type Pool struct {
 	BackoffUntil *time.Time `json:"backoffUntil"`
 	// The provider's error.
 	BackoffReason *string `json:"backoffReason"`
+	// How many machines the next request asks for at most: one after a refusal, and twice as many after each request that brought all of its
+	// machines. Null while it is not limited.
+	GrowBy *int `json:"growBy"`
 	// How many machines in a row did not start: they ended before their agents registered, or soon after. From 3 on, the scaler tries one
 	// machine at a time, after pauses that double from a minute to an hour. The first that starts ends this, as does resumePool or a change of the pool.
 	BootFailures int `json:"bootFailures"`
@@ -12276,6 +12319,12 @@ query overview {
 		gpuUtilization
 		costUsdPerHour
 		wastedUsdPerHour
+		paid {
+			class
+			seconds
+			usd
+		}
+		costUsdPerVideo
 		estimatedDrainSeconds
 		drainLeavesOut {
 			... DrainLeftOut
@@ -12448,6 +12497,11 @@ fragment Pool on Pool {
 			pricePerHourUsd
 		}
 	}
+	paid {
+		class
+		seconds
+		usd
+	}
 	lossesPerHour
 	advice {
 		at
@@ -12473,6 +12527,7 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	growBy
 	bootFailures
 	bootFailure
 	bootRetryAt
@@ -12795,6 +12850,11 @@ fragment Pool on Pool {
 			pricePerHourUsd
 		}
 	}
+	paid {
+		class
+		seconds
+		usd
+	}
 	lossesPerHour
 	advice {
 		at
@@ -12820,6 +12880,7 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	growBy
 	bootFailures
 	bootFailure
 	bootRetryAt
@@ -14030,6 +14091,11 @@ fragment Pool on Pool {
 			pricePerHourUsd
 		}
 	}
+	paid {
+		class
+		seconds
+		usd
+	}
 	lossesPerHour
 	advice {
 		at
@@ -14055,6 +14121,7 @@ fragment Pool on Pool {
 	warnings
 	backoffUntil
 	backoffReason
+	growBy
 	bootFailures
 	bootFailure
 	bootRetryAt

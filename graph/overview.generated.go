@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/alerts"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1404,6 +1405,61 @@ func (ec *executionContext) fieldContext_Overview_wastedUsdPerHour(_ context.Con
 	return graphql.NewScalarFieldContext("Overview", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Overview_paid(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_paid(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Paid(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.PaidTime) graphql.Marshaler {
+			return ec.marshalNPaidTime2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTimeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_paid(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Overview",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PaidTime(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Overview_costUsdPerVideo(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Overview_costUsdPerVideo(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CostUSDPerVideo(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Overview_costUsdPerVideo(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Overview", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Overview_estimatedDrainSeconds(ctx context.Context, field graphql.CollectedField, obj *query.Overview) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1457,6 +1513,75 @@ func (ec *executionContext) fieldContext_Overview_drainLeavesOut(_ context.Conte
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _PaidTime_class(ctx context.Context, field graphql.CollectedField, obj *models.PaidTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PaidTime_class(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Class, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.PaidClass) graphql.Marshaler {
+			return ec.marshalNPaidClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidClass(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PaidTime_class(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PaidTime", field, false, false, errors.New("field of type PaidClass does not have child fields"))
+}
+
+func (ec *executionContext) _PaidTime_seconds(ctx context.Context, field graphql.CollectedField, obj *models.PaidTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PaidTime_seconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Seconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PaidTime_seconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PaidTime", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PaidTime_usd(ctx context.Context, field graphql.CollectedField, obj *models.PaidTime) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PaidTime_usd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.USD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PaidTime_usd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PaidTime", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 // endregion **************************** field.gotpl *****************************
@@ -1910,6 +2035,16 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "paid":
+			out.Values[i] = ec._Overview_paid(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "costUsdPerVideo":
+			out.Values[i] = ec._Overview_costUsdPerVideo(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "estimatedDrainSeconds":
 			out.Values[i] = ec._Overview_estimatedDrainSeconds(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -1917,6 +2052,54 @@ func (ec *executionContext) _Overview(ctx context.Context, sel ast.SelectionSet,
 			}
 		case "drainLeavesOut":
 			out.Values[i] = ec._Overview_drainLeavesOut(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var paidTimeImplementors = []string{"PaidTime"}
+
+func (ec *executionContext) _PaidTime(ctx context.Context, sel ast.SelectionSet, obj *models.PaidTime) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, paidTimeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("PaidTime")
+		case "class":
+			out.Values[i] = ec._PaidTime_class(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "seconds":
+			out.Values[i] = ec._PaidTime_seconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "usd":
+			out.Values[i] = ec._PaidTime_usd(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -2116,6 +2299,69 @@ func (ec *executionContext) marshalNOverview2ᚖgithubᚗcomᚋreelayᚋreelay�
 		return graphql.Null
 	}
 	return ec._Overview(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNPaidClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidClass(ctx context.Context, v any) (models.PaidClass, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.PaidClass(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNPaidClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidClass(ctx context.Context, sel ast.SelectionSet, v models.PaidClass) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNPaidTime2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTime(ctx context.Context, sel ast.SelectionSet, v models.PaidTime) graphql.Marshaler {
+	return ec._PaidTime(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNPaidTime2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTimeᚄ(ctx context.Context, sel ast.SelectionSet, v []models.PaidTime) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPaidTime2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTime(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNPaidTime2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTimeᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.PaidTime) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPaidTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTime(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNPaidTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTime(ctx context.Context, sel ast.SelectionSet, v *models.PaidTime) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._PaidTime(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalOHistoryResolution2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐHistoryResolution(ctx context.Context, v any) (*HistoryResolution, error) {

@@ -30,6 +30,7 @@ type PoolResolver interface {
 	Warnings(ctx context.Context, obj *query.PoolStatus) ([]string, error)
 
 	PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*capacity.PriceStep, error)
+	Paid(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PaidTime, error)
 
 	Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error)
 
@@ -39,6 +40,20 @@ type PoolResolver interface {
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
+
+func (ec *executionContext) field_Pool_paid_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "hours",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["hours"] = arg0
+	return args, nil
+}
 
 func (ec *executionContext) field_Pool_priceHistory_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
@@ -1137,6 +1152,50 @@ func (ec *executionContext) fieldContext_Pool_priceHistory(ctx context.Context, 
 	return fc, nil
 }
 
+func (ec *executionContext) _Pool_paid(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_paid(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Pool().Paid(ctx, obj, fc.Args["hours"].(*int))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*models.PaidTime) graphql.Marshaler {
+			return ec.marshalNPaidTime2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTimeᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_paid(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_PaidTime(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Pool_paid_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Pool_advice(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1351,6 +1410,29 @@ func (ec *executionContext) _Pool_backoffReason(ctx context.Context, field graph
 }
 func (ec *executionContext) fieldContext_Pool_backoffReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_growBy(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_growBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Growth(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_growBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, true, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Pool_bootFailures(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
@@ -3104,6 +3186,44 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "paid":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Pool_paid(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "advice":
 			out.Values[i] = ec._Pool_advice(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -3146,6 +3266,11 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "backoffReason":
 			out.Values[i] = ec._Pool_backoffReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "growBy":
+			out.Values[i] = ec._Pool_growBy(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/samber/lo"
 )
 
 func (r *mutationResolver) CreatePool(ctx context.Context, input capacity.PoolSpec) (*query.PoolStatus, error) {
@@ -54,6 +55,11 @@ func (r *poolResolver) Warnings(ctx context.Context, obj *query.PoolStatus) ([]s
 
 func (r *poolResolver) PriceHistory(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*capacity.PriceStep, error) {
 	return load(ctx).PriceHistory.Load(ctx, loader.PricesBack{Pool: obj.ID, Hours: valueOr(hours, 24)})
+}
+
+func (r *poolResolver) Paid(ctx context.Context, obj *query.PoolStatus, hours *int) ([]*models.PaidTime, error) {
+	all, err := load(ctx).Paid.Load(ctx, valueOr(hours, 24))
+	return lo.ToSlicePtr(all[obj.Name].Times()), err
 }
 
 func (r *poolResolver) Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error) {

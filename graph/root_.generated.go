@@ -1716,6 +1716,10 @@ func (ec *executionContext) childFields_Overview(ctx context.Context, field grap
 		return ec.fieldContext_Overview_costUsdPerHour(ctx, field)
 	case "wastedUsdPerHour":
 		return ec.fieldContext_Overview_wastedUsdPerHour(ctx, field)
+	case "paid":
+		return ec.fieldContext_Overview_paid(ctx, field)
+	case "costUsdPerVideo":
+		return ec.fieldContext_Overview_costUsdPerVideo(ctx, field)
 	case "estimatedDrainSeconds":
 		return ec.fieldContext_Overview_estimatedDrainSeconds(ctx, field)
 	case "drainLeavesOut":
@@ -1732,6 +1736,18 @@ func (ec *executionContext) childFields_PageInfo(ctx context.Context, field grap
 		return ec.fieldContext_PageInfo_endCursor(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PageInfo", field.Name)
+}
+
+func (ec *executionContext) childFields_PaidTime(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "class":
+		return ec.fieldContext_PaidTime_class(ctx, field)
+	case "seconds":
+		return ec.fieldContext_PaidTime_seconds(ctx, field)
+	case "usd":
+		return ec.fieldContext_PaidTime_usd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PaidTime", field.Name)
 }
 
 func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1800,6 +1816,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_price(ctx, field)
 	case "priceHistory":
 		return ec.fieldContext_Pool_priceHistory(ctx, field)
+	case "paid":
+		return ec.fieldContext_Pool_paid(ctx, field)
 	case "advice":
 		return ec.fieldContext_Pool_advice(ctx, field)
 	case "lossesPerHour":
@@ -1818,6 +1836,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_backoffUntil(ctx, field)
 	case "backoffReason":
 		return ec.fieldContext_Pool_backoffReason(ctx, field)
+	case "growBy":
+		return ec.fieldContext_Pool_growBy(ctx, field)
 	case "bootFailures":
 		return ec.fieldContext_Pool_bootFailures(ctx, field)
 	case "bootFailure":

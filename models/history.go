@@ -114,10 +114,9 @@ type HistoryPool struct {
 	Preempted int `bun:"preempted"`
 	Expired   int `bun:"expired"`
 	// ByOperators counts the attempts whose worker an operator preempted. Preempted leaves them out.
-	ByOperators      int     `bun:"by_operators"`
-	GPUSeconds       float64 `bun:"gpu_seconds"`
-	WastedGPUSeconds float64 `bun:"wasted_gpu_seconds"`
-	WastedUSD        float64 `bun:"wasted_usd"`
+	ByOperators int `bun:"by_operators"`
+	// Paid is the paid time of the machines.
+	Paid Paid `bun:"paid,type:jsonb"`
 	// Checkpoints is how long checkpoints stopped their render, Recoveries the time from the loss
 	// of a worker until its job ran again.
 	Checkpoints Histogram `bun:"checkpoints,type:jsonb"`
@@ -130,8 +129,6 @@ type HistoryPool struct {
 	// GPUs is how many report how busy they are, GPUsBusy the sum of that (each 0 to 1).
 	GPUs     float64 `bun:"gpus"`
 	GPUsBusy float64 `bun:"gpus_busy"`
-	// CostUSD is what the workers cost in the minutes in which they were counted.
-	CostUSD float64 `bun:"cost_usd"`
 }
 
 // Add adds what happened in another span, or on other workers.
@@ -140,9 +137,7 @@ func (p *HistoryPool) Add(other *HistoryPool) {
 	p.Preempted += other.Preempted
 	p.Expired += other.Expired
 	p.ByOperators += other.ByOperators
-	p.GPUSeconds += other.GPUSeconds
-	p.WastedGPUSeconds += other.WastedGPUSeconds
-	p.WastedUSD += other.WastedUSD
+	p.Paid.Add(other.Paid)
 	p.Checkpoints.Add(other.Checkpoints)
 	p.Recoveries.Add(other.Recoveries)
 	p.Booting += other.Booting
@@ -151,7 +146,6 @@ func (p *HistoryPool) Add(other *HistoryPool) {
 	p.Draining += other.Draining
 	p.GPUs += other.GPUs
 	p.GPUsBusy += other.GPUsBusy
-	p.CostUSD += other.CostUSD
 }
 
 // HistoryRows is what the history has of some spans.

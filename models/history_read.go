@@ -85,7 +85,7 @@ func (j *HistoryJobs) count(f jobFact) {
 	}
 }
 
-// poolFact is how often something happened on the workers of a pool, and what it cost.
+// poolFact is how often something happened on the workers of a pool.
 type poolFact struct {
 	Pool        string  `bun:"pool"`
 	Region      string  `bun:"region"`
@@ -96,13 +96,10 @@ type poolFact struct {
 	Preempted   int     `bun:"preempted"`
 	Expired     int     `bun:"expired"`
 	ByOperators int     `bun:"by_operators"`
-	GPU         float64 `bun:"gpu_seconds"`
-	Wasted      float64 `bun:"wasted"`
-	WastedUSD   float64 `bun:"wasted_usd"`
 }
 
-// CountHistoryPools counts what happened on workers from one time and before another, by pool,
-// region and GPU type. An attempt that ended for one of the reasons in deliberate, or whose worker
+// CountHistoryPools counts what happened on workers from one time and before another, and what they cost, by
+// pool, region and GPU type. An attempt that ended for one of the reasons in deliberate, or whose worker
 // was drained for one, was not preempted; those of the reason byOperators are counted apart.
 func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deliberate []string, byOperators string) ([]*HistoryPool,
 	error) {
@@ -130,8 +127,7 @@ func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deli
 				AND coalesce(f.failure_reason, '') <> ALL (?2::text[]) AND coalesce(w.drain_reason, '') <> ALL (?2::text[])) AS preempted,
 			count(*) FILTER (WHERE f.failure_class IN ('PREEMPTED', 'WORKER_LOST')
 				AND ?3 IN (coalesce(f.failure_reason, ''), coalesce(w.drain_reason, ''))) AS by_operators,
-			count(*) FILTER (WHERE f.status = 'LOST' AND f.lease_expires_at <= f.ended_at) AS expired,
-			sum(f.gpu_seconds) AS gpu_seconds, sum(f.wasted_gpu_seconds) AS wasted, coalesce(sum(f.wasted_gpu_seconds * w.price_per_hour_usd / 3600), 0) AS wasted_usd
+			count(*) FILTER (WHERE f.status = 'LOST' AND f.lease_expires_at <= f.ended_at) AS expired
 		FROM facts f JOIN workers w ON w.id = f.worker_id LEFT JOIN pools p ON p.id = w.pool_id
 		GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3`, "f.seconds"), from, to, pgdialect.Array(deliberate), byOperators).Scan(ctx, &facts)
 	if err != nil {
@@ -144,7 +140,11 @@ func CountHistoryPools(ctx context.Context, db bun.IDB, from, to time.Time, deli
 		}
 		found[len(found)-1].count(f)
 	}
-	return found, nil
+	paid, err := countPaid(ctx, db, from, to)
+	if err != nil {
+		return nil, fmt.Errorf("add up what was paid for: %w", err)
+	}
+	return append(found, paid...), nil
 }
 
 func (p *HistoryPool) count(f poolFact) {
@@ -153,9 +153,6 @@ func (p *HistoryPool) count(f poolFact) {
 		p.Preempted += f.Preempted
 		p.Expired += f.Expired
 		p.ByOperators += f.ByOperators
-		p.GPUSeconds += f.GPU
-		p.WastedGPUSeconds += f.Wasted
-		p.WastedUSD += f.WastedUSD
 		return
 	}
 	if f.Bucket == nil {
@@ -183,8 +180,7 @@ func SampleHistory(ctx context.Context, db bun.IDB, limit int) (gauges HistoryGa
 		SELECT coalesce(p.name, '') AS pool, w.region, w.gpu_type,
 			(count(*) FILTER (WHERE w.status = 'BOOTING'))::float8 AS booting, (count(*) FILTER (WHERE w.status = 'IDLE'))::float8 AS idle,
 			(count(*) FILTER (WHERE w.status = 'BUSY'))::float8 AS busy, (count(*) FILTER (WHERE w.status = 'DRAINING'))::float8 AS draining,
-			coalesce(sum(g.gpus), 0)::float8 AS gpus, coalesce(sum(g.busy), 0)::float8 AS gpus_busy,
-			coalesce(sum(w.price_per_hour_usd) FILTER (WHERE w.status <> 'LOST'), 0) / 60 AS cost_usd
+			coalesce(sum(g.gpus), 0)::float8 AS gpus, coalesce(sum(g.busy), 0)::float8 AS gpus_busy
 		FROM workers w
 		LEFT JOIN pools p ON p.id = w.pool_id
 		LEFT JOIN worker_gpus s ON s.worker_id = w.id AND s.sampled_at > clock_timestamp() - interval '1 minute'

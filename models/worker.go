@@ -276,15 +276,29 @@ func ListMachineWorkers(ctx context.Context, db bun.IDB, provider, instanceID st
 	return workers, err
 }
 
-// ListKeptInstances returns those of these instances of a provider that a worker needs: it has
-// not ended, or it ended less than grace ago.
-func ListKeptInstances(ctx context.Context, db bun.IDB, provider string, ids []string, grace time.Duration) (kept []string, err error) {
+// ListKeptInstances divides those of these instances of a provider that have or had workers. A worker
+// needs the kept ones: it has not ended, or it ended less than grace ago and may register again. The
+// others are over. An agent that was drained for one of the reasons in final, or that never registered,
+// does not come back.
+func ListKeptInstances(ctx context.Context, db bun.IDB, provider string, ids, final []string, grace time.Duration) (kept, over []string,
+	err error) {
+	var found []struct {
+		InstanceID string `bun:"provider_instance_id"`
+		Kept       bool   `bun:"kept"`
+	}
 	err = db.NewRaw(`
-		SELECT DISTINCT provider_instance_id FROM workers
-		WHERE provider = ? AND provider_instance_id IN (?)
-			AND (ended_at IS NULL OR ended_at > clock_timestamp() - make_interval(secs => ?))`,
-		provider, bun.List(ids), grace.Seconds()).Scan(ctx, &kept)
-	return kept, err
+		SELECT provider_instance_id, bool_or(ended_at IS NULL OR ended_at > clock_timestamp() - make_interval(secs => ?2)
+			AND registered_at IS NOT NULL AND coalesce(drain_reason, '') <> ALL (?3::text[])) AS kept
+		FROM workers WHERE provider = ?0 AND provider_instance_id = ANY (?1::text[])
+		GROUP BY 1`, provider, postgres.TextArray(ids), grace.Seconds(), postgres.TextArray(final)).Scan(ctx, &found)
+	for _, f := range found {
+		if f.Kept {
+			kept = append(kept, f.InstanceID)
+		} else {
+			over = append(over, f.InstanceID)
+		}
+	}
+	return kept, over, err
 }
 
 // DefaultBootLimitSeconds is a pool's BootLimitSeconds if it states none.

@@ -127,7 +127,7 @@ func TestOfferedModels(t *testing.T) {
 func TestMachinesOnGCEThatNeverRegister(t *testing.T) {
 	t.Parallel()
 	s, scaler, _, pool := onGCE(t, 10*time.Second)
-	for range 6 {
+	for range 20 {
 		require.NoError(t, scaler.Scale(t.Context()))
 		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '11 minutes', ended_at = ended_at - interval '11 minutes'")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
@@ -50,10 +51,11 @@ func (s *snapshot) runsOn(model, gpuType string) bool {
 	return m == nil || m.RunsOn(gpuType)
 }
 
-// poolState is a pool and its workers that have not ended.
+// poolState is a pool, its workers that have not ended, and its machines that are not gone.
 type poolState struct {
-	pool    *capacity.Pool
-	workers []*models.Worker
+	pool     *capacity.Pool
+	workers  []*models.Worker
+	machines []*capacity.Machine
 	// patient is how many of the busy workers run jobs without a wait target, or with slack.
 	patient int
 	// frozen is why the scaler cannot change the pool's workers now, or "". The workers still
@@ -86,7 +88,10 @@ type Demand struct {
 	Idle    int `json:"idle"`
 	Busy    int `json:"busy"`
 	// Quarantined is how many idle workers get no jobs. Max excludes them.
-	Quarantined int          `json:"quarantined,omitempty"`
+	Quarantined int `json:"quarantined,omitempty"`
+	// Leaving is for how many workers there are machines that end, or whose workers drain or are lost. Max
+	// excludes them, because their machines are still paid for.
+	Leaving int          `json:"leaving,omitempty"`
 	Queues      []LaneDemand `json:"queues"`
 	// Patient is how many of the busy workers run jobs without a wait target, or with slack before
 	// their deadline.
@@ -226,12 +231,27 @@ func (d *decision) size() {
 	case d.waits != "" && max(need, d.pool.MinWorkers) > in.Max:
 		d.reason += "; " + d.waits + "."
 	case need > in.Max:
-		d.reason += fmt.Sprintf("; pool maximum is %d.", in.Max)
+		d.reason += fmt.Sprintf("; pool maximum is %d%s.", d.pool.MaxWorkers, d.withheld())
 	case need < in.Min:
 		d.reason += fmt.Sprintf("; pool minimum is %d.", in.Min)
 	default:
 		d.reason += "."
 	}
+}
+
+// withheld says why the pool may have fewer workers than its maximum.
+func (d *decision) withheld() string {
+	var why []string
+	if n := d.demand.Quarantined; n > 0 {
+		why = append(why, text.Count(n, "worker")+" in quarantine")
+	}
+	if n := d.demand.Leaving; n > 0 {
+		why = append(why, text.Count(n, "worker")+" whose machines have not ended yet")
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return ", with " + strings.Join(why, " and ")
 }
 
 // grow limits the workers to those that one request may bring, and returns why, or "". The jobs count
@@ -316,6 +336,7 @@ type poolShare struct {
 	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
 	booting, idle, busy int
 	quarantined         int // idle, but they get no jobs
+	leaving             int // see Demand.Leaving
 	lanes               map[models.Tier]*laneShare
 }
 
@@ -432,6 +453,7 @@ func newPoolShare(p poolState, now time.Time) *poolShare {
 	if b := &p.pool.PoolBoots; b.NotBooting() && !b.BootRetryAt.After(now) {
 		s.tries = notBootingNow(b) + "; one is tried"
 	}
+	s.leaving = p.leaving()
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -470,7 +492,7 @@ func (p *poolShare) open(n int) int {
 
 // most returns how many workers the pool may have.
 func (p *poolShare) most() int {
-	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined)
+	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined-p.leaving)
 	if p.waits != "" {
 		return min(p.booting+p.idle+p.busy, most)
 	}
@@ -514,7 +536,7 @@ func (p *poolShare) others(lane models.Tier) int {
 // demand returns the pool's share, with rounded numbers of jobs.
 func (p *poolShare) demand() Demand {
 	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle,
-		Busy: p.busy, Quarantined: p.quarantined, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
+		Busy: p.busy, Quarantined: p.quarantined, Leaving: p.leaving, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
 			d.Queues = append(d.Queues, l.of(lane))

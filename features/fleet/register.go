@@ -106,6 +106,9 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 			models.Host{Provider: in.Provider, InstanceID: in.ProviderInstanceID}); err != nil {
 			return err
 		}
+		if err := capacity.MachineRegistered(ctx, tx, in.Provider, in.ProviderInstanceID, now); err != nil {
+			return fmt.Errorf("write the registration into the ledger of machines: %w", err)
+		}
 		if booted != nil {
 			return models.UpdateWorker(ctx, tx, worker, models.WorkerBooting)
 		}

@@ -88,6 +88,7 @@ func (s *Scaler) decide(ctx context.Context, pools []*capacity.Pool) (r round, e
 		if err != nil {
 			return err
 		}
+		s.surveys.look(snapshot.pools)
 		if err := copyPrices(ctx, tx, snapshot); err != nil {
 			return err
 		}
@@ -120,7 +121,7 @@ func (s *Scaler) decide(ctx context.Context, pools []*capacity.Pool) (r round, e
 	return r, err
 }
 
-// readPools returns the pools that match, by name, with their workers, and
+// readPools returns the pools that match, by name, with their workers and machines, and
 // PostgreSQL's time.
 func readPools(ctx context.Context, db bun.IDB, lock capacity.PoolLock, match func(*capacity.Pool) bool) ([]poolState, time.Time, error) {
 	pools, err := capacity.ListScaledPools(ctx, db, lock)
@@ -137,14 +138,22 @@ func readPools(ctx context.Context, db bun.IDB, lock capacity.PoolLock, match fu
 		return nil, time.Time{}, err
 	}
 	var states []poolState
+	machines, err := capacity.ListMachines(ctx, db, ids)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	byPool := map[models.PoolID]*poolState{}
 	for _, p := range pools {
-		state := poolState{pool: p}
-		for _, w := range workers {
-			if w.PoolID == p.ID {
-				state.workers = append(state.workers, w)
-			}
-		}
-		states = append(states, state)
+		byPool[p.ID] = &poolState{pool: p}
+	}
+	for _, w := range workers {
+		byPool[w.PoolID].workers = append(byPool[w.PoolID].workers, w)
+	}
+	for _, m := range machines {
+		byPool[m.PoolID].machines = append(byPool[m.PoolID].machines, m)
+	}
+	for _, p := range pools {
+		states = append(states, *byPool[p.ID])
 	}
 	now, err := postgres.Now(ctx, db)
 	return states, now, err
@@ -214,6 +223,11 @@ func (r *round) write(ctx context.Context, tx bun.Tx, d *decision, drained map[m
 			return fmt.Errorf("write a booting worker: %w", err)
 		}
 	}
+	if machines := rowsOfMachines(d.pool, workers); len(machines) > 0 {
+		if err := capacity.InsertMachines(ctx, tx, machines); err != nil {
+			return fmt.Errorf("write machines into the ledger: %w", err)
+		}
+	}
 	inputs, err := json.Marshal(d.demand)
 	if err != nil {
 		return err
@@ -251,18 +265,25 @@ func (s *Scaler) createPool(ctx context.Context, b boot) error {
 	}
 	ids = slices.Compact(ids) // the workers of a machine are neighbours
 	refused := refusals{}
-	var without []string
+	var with, without []string
+	asked, err := postgres.Now(ctx, s.DB)
+	if err != nil {
+		return err
+	}
 	for i, result := range s.Providers[b.pool.Provider].Create(ctx, b.pool, uuid.NewString(), ids) {
 		if result.Err != nil {
 			refused.add(result.Err)
 			without = append(without, ids[i])
+		} else {
+			with = append(with, ids[i])
 		}
 	}
+	noted := capacity.MachinesCreated(ctx, s.DB, b.pool.Provider, asked, with, without)
 	if len(refused) == 0 {
-		return capacity.EndBackoff(ctx, s.DB, b.pool.ID, growBy(b.pool, len(ids)))
+		return errors.Join(noted, capacity.EndBackoff(ctx, s.DB, b.pool.ID, growBy(b.pool, len(ids))))
 	}
-	created := len(ids) - len(without)
-	failed := []error{s.refuse(ctx, b.pool, refused, created > 0), capacity.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error())}
+	created := len(with)
+	failed := []error{noted, s.refuse(ctx, b.pool, refused, created > 0), capacity.SetDecisionError(ctx, s.DB, b.decision.ID, refused.Error())}
 	for _, machine := range without {
 		failed = append(failed, s.unboot(ctx, b.workers, machine))
 	}

@@ -51,6 +51,19 @@ func bootingWorkers(pool *capacity.Pool, n int, now time.Time) []*models.Worker 
 	return workers
 }
 
+// rowsOfMachines returns the rows of the machines of workers that are booted. The workers of a machine are
+// neighbours.
+func rowsOfMachines(pool *capacity.Pool, workers []*models.Worker) (all []*capacity.Machine) {
+	for _, w := range workers {
+		if n := len(all); n > 0 && all[n-1].InstanceID == w.ProviderInstanceID {
+			all[n-1].Workers++
+			continue
+		}
+		all = append(all, &capacity.Machine{PoolID: pool.ID, Provider: w.Provider, InstanceID: w.ProviderInstanceID, Workers: 1})
+	}
+	return all
+}
+
 // longIdle returns up to n workers that have been idle for the pool's cooldown, longest idle first.
 // They are all workers of their machines, so that the machines can end. In a closed pool, every
 // idle worker leaves.

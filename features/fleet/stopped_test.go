@@ -38,6 +38,7 @@ func TestScalerStopped(t *testing.T) {
 			require.NoError(t, scaler.Scale(t.Context()))
 			require.Equal(t, 1, poolStatus(t, s, pool).Booting, "the machine may still come")
 			s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
+			s.Exec(t, "UPDATE machines SET asked_at = asked_at - interval '1 minute'")
 			require.NoError(t, scaler.Scale(t.Context()))
 			require.Equal(t, 1, poolStatus(t, s, pool).Booting)
 		}, 1},

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,26 +58,34 @@ func (s *Scaler) survey(ctx context.Context) ([]*capacity.Pool, error) {
 // compare ends workers of a pool whose machine no longer exists, and machines that no worker needs.
 // It records with the pool whether its provider fails.
 func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error {
-	asked := time.Now()
+	asked, ends := time.Now(), false
 	instances, trouble := s.Providers[p.pool.Provider].List(ctx, p.pool)
 	if errors.Is(trouble, ErrProviderGone) {
 		return trouble
 	}
 	if trouble == nil {
 		instances, seconds := distinct(instances)
-		err := s.forget(ctx, p, instances, now)
+		l := s.listed(p, instances, now)
+		err := s.note(ctx, l)
 		if err == nil {
-			trouble, err = s.clear(ctx, p, instances, seconds, now)
+			err = s.forget(ctx, p, l)
+		}
+		if err == nil {
+			err = errors.Join(s.note(ctx, l), s.add(ctx, l))
+		}
+		if err == nil {
+			ends, trouble, err = s.clear(ctx, l, instances, seconds, asked)
 		}
 		if err != nil {
 			return err
 		}
+		trouble = cmp.Or(trouble, l.wrong(p.workers))
 	} else {
 		trouble = fmt.Errorf("list its machines: %w", trouble)
 	}
-	err := errors.Join(trouble, s.note(ctx, p.pool, trouble))
+	err := errors.Join(trouble, s.setProblem(ctx, p.pool, trouble))
 	if err == nil {
-		s.surveys.done(p.pool, asked)
+		s.surveys.done(p.pool, asked, now, ends)
 	}
 	return err
 }
@@ -94,8 +103,8 @@ func distinct(instances []Instance) (firsts, seconds []Instance) {
 	return firsts, seconds
 }
 
-// note records why a pool's provider fails, or that it does not, if that changed.
-func (s *Scaler) note(ctx context.Context, pool *capacity.Pool, trouble error) error {
+// setProblem records why a pool's provider fails, or that it does not, if that changed.
+func (s *Scaler) setProblem(ctx context.Context, pool *capacity.Pool, trouble error) error {
 	problem := ""
 	if trouble != nil {
 		problem = text.Clip(text.Printable(trouble.Error()), lease.MaxMessageBytes)
@@ -132,27 +141,24 @@ func graceOf(p Provider) time.Duration {
 // forget ends the workers whose machine no longer exists. Their jobs are queued again at once,
 // since nothing can work on them any more. It also ends booting workers of closed pools and workers
 // that have been lost for long, and counts machines that did not start or could not be created.
-func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, now time.Time) error {
-	known := map[string]Instance{}
-	for _, i := range instances {
-		known[i.ID] = i
-	}
-	grace := graceOf(s.Providers[p.pool.Provider])
-	_, closed := closedNow(p.pool, now)
+func (s *Scaler) forget(ctx context.Context, p poolState, l *listing) error {
+	_, closed := closedNow(p.pool, l.now)
 	refused := refusals{}
+	l.works = map[string]bool{}
 	for _, w := range p.workers {
-		i, listed := known[w.ProviderInstanceID]
+		i := l.known[w.ProviderInstanceID]
 		loss := lease.Loss{Reason: "its machine is gone", Blameless: i.Reclaimed}
 		var err error
-		switch age := now.Sub(w.CreatedAt); {
+		switch {
 		case w.Status == models.WorkerBooting && closed:
 			err = s.terminate(ctx, w, lease.Loss{Reason: "its pool is closed", Blameless: true})
-		case w.Status == models.WorkerLost && now.Sub(w.LostAt) > bootLimit(p.pool):
+		case w.Status == models.WorkerLost && l.now.Sub(w.LostAt) > bootLimit(p.pool):
 			err = s.terminate(ctx, w, lease.Loss{Reason: "it has been lost for long"})
-		case w.Status == models.WorkerBooting && listed && i.State != InstanceEnded && age > bootLimit(p.pool):
+		case w.Status == models.WorkerBooting && l.has(w.ProviderInstanceID) && l.now.Sub(w.CreatedAt) > bootLimit(p.pool):
 			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
 				text.Setting(bootLimit(p.pool)), i.State))
-		case listed && i.State != InstanceEnded, w.Status == models.WorkerBooting && (!listed || i.Err != nil) && age < grace:
+		case l.has(w.ProviderInstanceID), w.Status == models.WorkerBooting && l.mayBoot(w), w.Status != models.WorkerBooting && !l.silent(w):
+			l.works[w.ProviderInstanceID] = true
 			continue
 		case w.Status == models.WorkerBooting && i.Err != nil:
 			slog.WarnContext(ctx, "a machine could not be created", "pool", p.pool.Name, "machine", text.Clip(i.ID, 64), "class", ClassOf(i.Err),
@@ -163,7 +169,7 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 			err = s.terminate(ctx, w, lease.Loss{Reason: "its machine could not be created", Blameless: true})
 		case w.Status == models.WorkerBooting && !i.Reclaimed:
 			err = s.endBoot(ctx, w, endedWhy(i, "before its agent registered"))
-		case endedEarly(w, i, now):
+		case endedEarly(w, i, l.now):
 			err = s.endEarly(ctx, p.pool, w, endedWhy(i, "soon after its agent had registered"))
 		default:
 			err = s.terminate(ctx, w, loss)
@@ -176,9 +182,19 @@ func (s *Scaler) forget(ctx context.Context, p poolState, instances []Instance, 
 		return nil
 	}
 	return s.refuse(ctx, p.pool, refused, slices.ContainsFunc(p.workers, func(w *models.Worker) bool {
-		i, listed := known[w.ProviderInstanceID]
-		return w.Status == models.WorkerBooting && listed && i.Err == nil && i.State != InstanceEnded && w.CreatedAt.After(p.pool.RefusedAt)
+		return w.Status == models.WorkerBooting && l.has(w.ProviderInstanceID) && l.known[w.ProviderInstanceID].Err == nil &&
+			w.CreatedAt.After(p.pool.RefusedAt)
 	}))
+}
+
+// mayBoot reports whether the machine of a booting worker that the list lacks may boot nevertheless.
+func (l *listing) mayBoot(w *models.Worker) bool {
+	if i, listed := l.known[w.ProviderInstanceID]; listed && i.Err == nil {
+		return false // it has ended
+	}
+	m := l.ledger[w.ProviderInstanceID]
+	return l.now.Sub(w.CreatedAt) < l.grace || m != nil && m.GoneAt.IsZero() && !m.CreatedAt.IsZero() &&
+		(l.unlisted(m) || !l.sure && m.MissingAt.Equal(l.now))
 }
 
 func bootLimit(p *capacity.Pool) time.Duration {
@@ -195,42 +211,44 @@ func (s *Scaler) terminate(ctx context.Context, w *models.Worker, loss lease.Los
 const clearGrace = time.Minute
 
 // clear deletes machines that no worker needs: their worker has ended or never had a row, or
-// another machine has the same id. trouble joins the errors of the machines that the provider did
-// not delete.
-func (s *Scaler) clear(ctx context.Context, p poolState, instances, seconds []Instance, now time.Time) (trouble, err error) {
-	idle, err := s.unneeded(ctx, p, instances, now)
+// another machine has the same id. It reports whether there are any. trouble joins the errors of the
+// machines that the provider did not delete. asked is when the list was asked for, by the clock of this
+// process.
+func (s *Scaler) clear(ctx context.Context, l *listing, instances, seconds []Instance, asked time.Time) (some bool, trouble, err error) {
+	idle, err := s.unneeded(ctx, l, instances)
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
 	for _, i := range seconds {
-		if i.Lives() && now.Sub(i.CreatedAt) > clearGrace {
-			slog.WarnContext(ctx, "there are several machines of one name: the younger one is deleted", "pool", p.pool.Name, "machine",
+		if i.Lives() && l.now.Sub(i.CreatedAt) > clearGrace {
+			slog.WarnContext(ctx, "there are several machines of one name: the younger one is deleted", "pool", l.pool.Name, "machine",
 				text.Clip(i.ID, 64), "zone", i.Zone)
 			idle = append(idle, i)
 		}
 	}
 	if len(idle) == 0 {
-		return nil, nil
+		return false, nil, nil
 	}
-	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", p.pool.Name, "machines", len(idle), "first",
+	slog.InfoContext(ctx, "machines without a worker are deleted", "pool", l.pool.Name, "machines", len(idle), "first",
 		text.Clip(idle[0].ID, 64))
-	var failed []error
-	for id, err := range s.Providers[p.pool.Provider].Delete(ctx, p.pool, idle) {
-		failed = append(failed, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
+	if err := s.told(ctx, l, idle); err != nil {
+		return true, nil, err
 	}
-	return errors.Join(failed...), nil
+	failed := s.Providers[l.pool.Provider].Delete(ctx, l.pool, idle)
+	var failures []error
+	for id, err := range failed {
+		failures = append(failures, fmt.Errorf("delete the machine %s: %w", text.Clip(id, 64), err))
+	}
+	return true, errors.Join(failures...), s.deleted(ctx, l, idle, failed, l.now.Add(time.Since(asked)))
 }
 
-// unneeded returns the machines without a worker.
-func (s *Scaler) unneeded(ctx context.Context, p poolState, instances []Instance, now time.Time) (idle []Instance, err error) {
+// unneeded returns the machines without a worker that may be deleted now. A machine whose agent was told
+// to leave, or never registered, is deleted at once.
+func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance) (idle []Instance, err error) {
 	var unknown []string
-	needed := map[string]bool{}
-	for _, w := range p.workers {
-		needed[w.ProviderInstanceID] = true
-	}
-	byID, since := map[string]Instance{}, s.surveys.since(p.pool.ID, instances, now)
+	byID, since := map[string]Instance{}, s.surveys.since(l.pool.ID, instances, l.now)
 	for _, i := range instances {
-		if !needed[i.ID] && i.Lives() && now.Sub(since[i.ID]) > clearGrace {
+		if !l.works[i.ID] && i.Lives() {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
 		}
 	}
@@ -238,16 +256,20 @@ func (s *Scaler) unneeded(ctx context.Context, p poolState, instances []Instance
 		return nil, nil
 	}
 	// The rows were read before the machines were listed, so newer rows may exist.
-	kept, err := models.ListKeptInstances(ctx, s.DB, p.pool.Provider, unknown, clearGrace)
+	kept, over, err := models.ListKeptInstances(ctx, s.DB, l.pool.Provider, unknown, lease.Deliberate(), clearGrace)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range kept {
 		delete(byID, id)
 	}
-	for _, i := range byID {
-		idle = append(idle, i)
+	for id, i := range byID {
+		if slices.Contains(over, id) || l.now.Sub(since[id]) > clearGrace {
+			idle = append(idle, i)
+			delete(byID, id)
+		}
 	}
+	s.surveys.keep(l.pool.ID, kept, byID)
 	return idle, nil
 }
 
@@ -263,6 +285,10 @@ type surveys struct {
 	// first is when machines were first listed, for providers that do not say when they created
 	// them.
 	first map[models.PoolID]map[string]time.Time
+	// lists is when the newest list was asked for, by PostgreSQL's clock.
+	lists map[models.PoolID]time.Time
+	// waits are the machines without a worker that the newest comparison left alone for a while.
+	waits map[models.PoolID]map[string]bool
 }
 
 // comparison records when a provider was asked, and whether the pool was closed then.
@@ -281,14 +307,60 @@ func (s *surveys) isCurrent(p *capacity.Pool, now time.Time) bool {
 	return known && now.Sub(last.asked) < listEvery && last.closed == closed
 }
 
-func (s *surveys) done(p *capacity.Pool, asked time.Time) {
+// look makes the next round compare the pools of which a machine has lost its last worker, to delete it.
+func (s *surveys) look(pools []poolState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range pools {
+		works := map[string]bool{}
+		for _, w := range p.workers {
+			works[w.ProviderInstanceID] = true
+		}
+		if slices.ContainsFunc(p.machines, func(m *capacity.Machine) bool {
+			return !works[m.InstanceID] && m.ToldAt.IsZero() && m.MissingAt.IsZero() && !s.waits[p.pool.ID][m.InstanceID]
+		}) {
+			delete(s.newest, p.pool.ID)
+		}
+	}
+}
+
+// done notes that a pool was compared with a list that was asked for at a time, by the clock of this
+// process and by PostgreSQL's. If machines were deleted, the next round looks whether they are gone.
+func (s *surveys) done(p *capacity.Pool, asked, now time.Time, deleted bool) {
 	_, closed := closedNow(p, asked)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.newest == nil {
-		s.newest = map[models.PoolID]comparison{}
+		s.newest, s.lists = map[models.PoolID]comparison{}, map[models.PoolID]time.Time{}
 	}
-	s.newest[p.ID] = comparison{asked, closed}
+	s.newest[p.ID], s.lists[p.ID] = comparison{asked, closed}, now
+	if deleted {
+		delete(s.newest, p.ID)
+	}
+}
+
+// before returns when the newest list of a pool was asked for, by PostgreSQL's clock, or zero.
+func (s *surveys) before(pool models.PoolID) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists[pool]
+}
+
+// keep notes which machines without a worker stay for a while.
+func (s *surveys) keep(pool models.PoolID, kept []string, others map[string]Instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits == nil {
+		s.waits = map[models.PoolID]map[string]bool{}
+	}
+	waits := map[string]bool{}
+	for _, id := range kept {
+		waits[id] = true
+	}
+	for id := range others {
+		waits[id] = true
+	}
+	s.waits[pool] = waits
 }
 
 // drop makes the next round compare a pool.

@@ -165,6 +165,7 @@ func TestSurvey(t *testing.T) {
 		require.Equal(t, 1, rounds(-time.Hour), "pools are scaled meanwhile")
 		require.Equal(t, 2, fake.Started)
 		s.Exec(t, "UPDATE workers SET created_at = created_at - interval '1 minute'")
+		s.Exec(t, "UPDATE machines SET created_at = created_at - interval '1 hour', asked_at = asked_at - interval '1 hour'")
 		fake.Running = fake.Running[:1]
 		require.Zero(t, rounds(-time.Hour))
 		require.Zero(t, ended(t, s))
@@ -173,7 +174,7 @@ func TestSurvey(t *testing.T) {
 
 		require.Zero(t, rounds(-time.Hour))
 		s.Exec(t, "UPDATE pools SET paused_at = now()")
-		require.Equal(t, 1, rounds(-time.Hour), "what boots ends at once")
+		require.Equal(t, 2, rounds(-time.Hour), "what boots ends at once, and is gone then")
 		require.Equal(t, 3, ended(t, s))
 		provider.list = errors.New("no such file")
 		require.Equal(t, 3, rounds(5*time.Second), "until it answers")

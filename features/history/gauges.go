@@ -97,7 +97,7 @@ func (f *Figures) OperatorPreemptionsPerHour() *float64 {
 
 // PreemptionRate returns how many attempts lost their worker per hour of GPU work.
 func (f *Figures) PreemptionRate() *float64 {
-	return ratio(float64(f.Preempted())*3600, f.pools(func(p *models.HistoryPool) float64 { return p.GPUSeconds }))
+	return ratio(float64(f.Preempted())*3600, f.Paid().Rendering().Seconds)
 }
 
 // PreemptedShare returns the share of ended attempts that lost their worker, 0 to 1.
@@ -110,14 +110,27 @@ func (f *Figures) LeaseExpirationsPerMinute() *float64 {
 	return f.per(time.Minute, float64(f.Expired()))
 }
 
-// GPUHours returns the GPU hours of the attempts that ended, including wasted ones.
-func (f *Figures) GPUHours() *float64 {
-	return f.known(f.pools(func(p *models.HistoryPool) float64 { return p.GPUSeconds }) / 3600)
+// Paid returns what was paid for.
+func (f *Figures) Paid() (all models.Paid) {
+	for _, p := range f.Pools {
+		all.Add(p.Paid)
+	}
+	return all
 }
 
-// WastedGPUHours returns the GPU hours that were lost because an attempt did not succeed.
-func (f *Figures) WastedGPUHours() *float64 {
-	return f.known(f.pools(func(p *models.HistoryPool) float64 { return p.WastedGPUSeconds }) / 3600)
+// GPUHours returns the hours for which workers held jobs, including wasted ones.
+func (f *Figures) GPUHours() *float64 { return f.known(f.Paid().Rendering().Seconds / 3600) }
+
+// WastedGPUHours returns the render hours that no result or checkpoint kept.
+func (f *Figures) WastedGPUHours() *float64 { return f.hours(models.PaidWasted) }
+
+// PaidGPUHours returns the hours of all machines that were paid for.
+func (f *Figures) PaidGPUHours() *float64 { return f.known(f.Paid().Total().Seconds / 3600) }
+
+// hours returns the paid hours of a class.
+func (f *Figures) hours(class models.PaidClass) *float64 {
+	paid := f.Paid()
+	return f.known(max(paid.Of(class).Seconds, 0) / 3600)
 }
 
 // known returns a sum, or nil if no part of the span is known.
@@ -128,27 +141,43 @@ func (f *Figures) known(sum float64) *float64 {
 	return &sum
 }
 
-// Goodput returns the share of the GPU seconds that was not wasted, 0 to 1.
+// Goodput returns the share of the paid time that rendered what was kept, 0 to 1.
 func (f *Figures) Goodput() *float64 {
-	return ratio(f.pools(func(p *models.HistoryPool) float64 { return p.GPUSeconds - p.WastedGPUSeconds }),
-		f.pools(func(p *models.HistoryPool) float64 { return p.GPUSeconds }))
+	paid := f.Paid()
+	return ratio(max(paid.Useful.Seconds, 0), paid.Total().Seconds)
 }
 
-// CostPerHour returns the cost of the workers per hour, in US dollars, or nil if no worker has a
+// WastedShare returns the share of the time with jobs that was lost, 0 to 1.
+func (f *Figures) WastedShare() *float64 {
+	paid := f.Paid()
+	return ratio(paid.Wasted.Seconds, paid.Rendering().Seconds)
+}
+
+// CostPerHour returns the cost of the machines per hour, in US dollars, or nil if no worker has a
 // price.
 func (f *Figures) CostPerHour() *float64 {
-	cost := f.pools(func(p *models.HistoryPool) float64 { return p.CostUSD })
+	cost := f.Paid().Total().USD
 	if cost == 0 {
 		return nil
 	}
-	return f.mean(60 * cost)
+	return f.per(time.Hour, cost)
 }
 
-// WastedUSDPerHour returns the cost per hour of the wasted GPU time, in US dollars, or nil if no
+// WastedUSDPerHour returns the cost per hour of the wasted render time, in US dollars, or nil if no
 // worker has a price.
 func (f *Figures) WastedUSDPerHour() *float64 {
 	if f.CostPerHour() == nil {
 		return nil
 	}
-	return f.per(time.Hour, f.pools(func(p *models.HistoryPool) float64 { return p.WastedUSD }))
+	return f.per(time.Hour, f.Paid().Wasted.USD)
+}
+
+// CostPerVideo returns what the machines cost for each completed run, in US dollars, or nil if no run
+// completed or no worker has a price.
+func (f *Figures) CostPerVideo() *float64 {
+	cost := f.Paid().Total().USD
+	if cost == 0 || f.partial {
+		return nil
+	}
+	return ratio(cost, float64(f.Completed()))
 }

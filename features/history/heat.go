@@ -136,9 +136,7 @@ func (c *HeatCell) measure(f *Figures) {
 	c.Utilization, c.PreemptedShare = f.WorkerUtilization(), f.PreemptedShare()
 	c.WastedGPUHours, c.PreemptionsPerHour, c.OperatorPreemptionsPerHour = f.WastedGPUHours(), f.PreemptionsPerHour(),
 		f.OperatorPreemptionsPerHour()
-	if good := f.Goodput(); good != nil {
-		c.WastedShare = new(1 - *good)
-	}
+	c.WastedShare = f.WastedShare()
 }
 
 // The bounds of verdicts.

@@ -36,16 +36,16 @@ func TestHeatMap(t *testing.T) {
 		cause string
 		level history.HeatLevel
 	}{
-		"healthy": {models.HistoryPool{Attempts: 10, GPUSeconds: 100, Busy: 9, Idle: 1}, pool(nil), models.HistoryPool{Busy: 3}, nil,
+		"healthy": {models.HistoryPool{Attempts: 10, Paid: spent(100, 0), Busy: 9, Idle: 1}, pool(nil), models.HistoryPool{Busy: 3}, nil,
 			"Healthy", history.HeatCalm},
 		"empty": {models.HistoryPool{}, pool(nil), models.HistoryPool{}, nil, "Empty", history.HeatCalm},
-		"reclaimed": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil),
+		"reclaimed": {models.HistoryPool{Attempts: 10, Preempted: 5, Paid: spent(60, 40)}, pool(nil),
 			models.HistoryPool{Busy: 3}, waiting, "Machines are taken away", history.HeatAct},
-		"reclaimed and kept": {models.HistoryPool{Attempts: 10, Preempted: 5, GPUSeconds: 100, WastedGPUSeconds: 4}, pool(nil),
+		"reclaimed and kept": {models.HistoryPool{Attempts: 10, Preempted: 5, Paid: spent(96, 4)}, pool(nil),
 			models.HistoryPool{Busy: 3}, nil, "Preempted, little lost", history.HeatWatch},
-		"failing": {models.HistoryPool{Attempts: 10, GPUSeconds: 100, WastedGPUSeconds: 40}, pool(nil), models.HistoryPool{Busy: 3},
+		"failing": {models.HistoryPool{Attempts: 10, Paid: spent(60, 40)}, pool(nil), models.HistoryPool{Busy: 3},
 			nil, "Attempts fail", history.HeatAct},
-		"a drill of seconds": {models.HistoryPool{Attempts: 3, GPUSeconds: 9, WastedGPUSeconds: 9}, pool(nil), models.HistoryPool{Busy: 3}, nil,
+		"a drill of seconds": {models.HistoryPool{Attempts: 3, Paid: spent(0, 9)}, pool(nil), models.HistoryPool{Busy: 3}, nil,
 			"Healthy", history.HeatCalm},
 		"idle with a queue": {models.HistoryPool{}, pool(nil), models.HistoryPool{Idle: 3}, waiting, "Idle beside a queue", history.HeatAct},
 		"booting":           {models.HistoryPool{}, pool(nil), models.HistoryPool{Booting: 1}, waiting, "Workers boot", history.HeatWatch},
@@ -76,4 +76,9 @@ func TestHeatMap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spent is so many seconds of useful and wasted render time.
+func spent(useful, wasted float64) models.Paid {
+	return models.Paid{Useful: models.PaidSum{Seconds: useful}, Wasted: models.PaidSum{Seconds: wasted}}
 }

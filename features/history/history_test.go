@@ -50,17 +50,20 @@ var spread = []string{
 	`INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute, queued, running) VALUES (md5('a')::uuid, 'a', 'PRO', 1, 1, 1, 0, 0)`,
 	`INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers)
 		VALUES (md5('p')::uuid, 'spot', 'p', 'mars', 'h100', 'SPOT', '{}', 0, 1)`,
-	`INSERT INTO workers (id, pool_id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, price_per_hour_usd)
-		VALUES (md5('w')::uuid, md5('p')::uuid, 'p', 'w', 'mars', 'h100', 'SPOT', '{}', 'IDLE', 3.6)`,
-	`CREATE TABLE made AS SELECT i, ?1::timestamptz + make_interval(secs => i * 3600.0 / ?0) AS at, gen_random_uuid() AS one, gen_random_uuid() AS two,
+	`INSERT INTO workers (id, pool_id, provider, provider_instance_id, region, gpu_type, capacity_class, models, status, created_at, registered_at)
+		VALUES (md5('w')::uuid, md5('p')::uuid, 'p', 'w', 'mars', 'h100', 'SPOT', '{}', 'IDLE', ?1, ?1)`,
+	`INSERT INTO pool_prices (pool_id, since, usd) VALUES (md5('p')::uuid, ?1, 3.6)`,
+	`CREATE TABLE made AS SELECT i, ?1::timestamptz + make_interval(secs => i * 3600.0 / ?0) AS at,
+		overlay(uuid7_floor(?1::timestamptz + make_interval(secs => i * 3600.0 / ?0))::text PLACING '7000-8001-' || lpad(to_hex(i), 12, '0') FROM 15)::uuid AS one,
+		overlay(uuid7_floor(?1::timestamptz + make_interval(secs => i * 3600.0 / ?0))::text PLACING '7000-8002-' || lpad(to_hex(i), 12, '0') FROM 15)::uuid AS two,
 		overlay(uuid7_floor(?1::timestamptz + make_interval(secs => i * 3600.0 / ?0))::text PLACING '7000-8000-' || lpad(to_hex(i), 12, '0') FROM 15)::uuid AS id
 		FROM generate_series(0, ?0 - 1) i`,
 	`INSERT INTO jobs (id, account_id, type, model, status, tier, lane, params, max_attempts, timeout_seconds, estimated_gpu_seconds, waited_seconds, leased_seconds, completed_at, created_at)
 		SELECT id, md5('a')::uuid, 'video.generate', 'testcard', 'COMPLETED', 'PRO', 'PRO', '{}', 3, 600, 5, i / 10.0, i / 10.0, at, at FROM made`,
 	`INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at, started_at, ended_at, failure_class, gpu_seconds, wasted_gpu_seconds)
-		SELECT one, id, 1, 1, md5('w')::uuid, gen_random_uuid(), 'RELEASED', at, at + interval '1 h', at, at, 'PREEMPTED', 10, 10 FROM made WHERE i % 5 = 0`,
+		SELECT one, id, 1, 1, md5('w')::uuid, gen_random_uuid(), 'RELEASED', at - interval '1 s', at + interval '1 h', at - interval '1 s', at, 'PREEMPTED', 1, 1 FROM made WHERE i % 5 = 0`,
 	`INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at, started_at, ended_at, gpu_seconds)
-		SELECT two, id, 1, CASE WHEN i % 5 = 0 THEN 2 ELSE 1 END, md5('w')::uuid, gen_random_uuid(), 'SUCCEEDED', at, at + interval '1 h', at, at, 10 FROM made`,
+		SELECT two, id, 1, CASE WHEN i % 5 = 0 THEN 2 ELSE 1 END, md5('w')::uuid, gen_random_uuid(), 'SUCCEEDED', at - interval '1 s', at + interval '1 h', at, at, 1 FROM made`,
 	`INSERT INTO job_events (job_id, seq, run, attempt_id, type, created_at)
 		SELECT id, seq, 1, CASE WHEN seq <= 3 AND i % 5 = 0 THEN one ELSE two END, type, at
 		FROM made, (VALUES (1, 'LEASED'), (2, 'RELEASED'), (3, 'REQUEUED'), (4, 'LEASED'), (5, 'STARTED'), (6, 'COMPLETED')) AS e (seq, type)
@@ -101,9 +104,11 @@ func TestRecorder(t *testing.T) {
 			require.InEpsilon(t, want, *f.Render(q), 0.055)
 		}
 		require.Equal(t, []int{n + n/5, n / 5, 0}, []int{f.Attempts(), f.Preempted(), f.Expired()})
-		require.InDelta(t, 12.0*n/3600, *f.GPUHours(), 1e-6)
-		require.InDelta(t, 2.0*n/3600, *f.WastedGPUHours(), 1e-6)
-		require.InDelta(t, 10.0/12, *f.Goodput(), 1e-6)
+		require.InDelta(t, 1.2*n/3600, *f.GPUHours(), 1e-3) // the first began before the hour
+		require.InDelta(t, 0.2*n/3600, *f.WastedGPUHours(), 1e-3)
+		require.InDelta(t, 1, *f.PaidGPUHours(), 1e-6)
+		require.InDelta(t, 3.6, *f.CostPerHour(), 1e-6)
+		require.InDelta(t, 3.6/n, *f.CostPerVideo(), 1e-6)
 		require.NotNil(t, f.Recovery(0.95))
 
 		// The sum of the minutes says the same.

@@ -143,8 +143,10 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 		}
 	}
 	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		put, err = models.PutHistory(ctx, tx, known, rows.Jobs, rows.Pools)
-		return err
+		if put, err = models.PutHistory(ctx, tx, known, rows.Jobs, rows.Pools); err != nil || !put {
+			return err
+		}
+		return models.AddPaid(ctx, tx, rows.Pools)
 	})
 	if err != nil || !put || !fresh {
 		return put, err
@@ -164,6 +166,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, lease.Deliberate(), lease.LeavesPreempted); err != nil {
 		return nil, fmt.Errorf("count what happened in pools: %w", err)
 	}
+	found.Pools = mergePools(found.Pools)
 	return found, nil
 }
 

@@ -89,6 +89,14 @@ type PoolStatus struct {
 // Paused reports whether an operator paused the pool.
 func (p *PoolStatus) Paused() bool { return !p.PausedAt.IsZero() }
 
+// Growth returns how many machines the next request asks for at most, or nil if any number.
+func (p *PoolStatus) Growth() *int {
+	if p.GrowBy == 0 {
+		return nil
+	}
+	return &p.GrowBy
+}
+
 // Pools lists all pools by name.
 func (r *Fleet) Pools(ctx context.Context) ([]*PoolStatus, error) {
 	pools, err := capacity.ListPools(ctx, r.db, capacity.NoPoolLock)

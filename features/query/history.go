@@ -83,6 +83,9 @@ func (r *History) Of(ctx context.Context, p jobs.Principal, of HistoryRequest) (
 		if !ok {
 			return nil, apierror.Invalid("metrics", "There is no metric %q.", name)
 		}
+		if argument, why := metric.Refuses(of.Selection); why != "" {
+			return nil, apierror.Invalid(argument, "%s", why)
+		}
 		series := &HistorySeries{
 			Metric: name, Title: metric.Title, Unit: string(metric.Unit), From: all[0].From,
 			StepSeconds: int(of.Step / time.Second), Values: make([]*float64, len(all)),
@@ -91,6 +94,35 @@ func (r *History) Of(ctx context.Context, p jobs.Principal, of HistoryRequest) (
 			series.Values[i] = metric.Of(f)
 		}
 		found = append(found, series)
+	}
+	return found, nil
+}
+
+// maxPaidHours is how far back paid time goes: 30 days.
+const maxPaidHours = 30 * 24
+
+// Paid returns what the machines of the last hours, 1 to 720, were paid for, by the name of their pool.
+// It is for operators.
+func (r *History) Paid(ctx context.Context, p jobs.Principal, hours int) (map[string]models.Paid, error) {
+	if err := p.RequireViewer(); err != nil {
+		return nil, err
+	}
+	if hours < 1 || hours > maxPaidHours {
+		return nil, apierror.Invalid("hours", "hours must be from 1 to %d.", maxPaidHours)
+	}
+	now, err := postgres.Now(ctx, r.db)
+	if err != nil {
+		return nil, fmt.Errorf("read what was paid for: %w", err)
+	}
+	f, err := r.Timeline.Window(ctx, now.Add(-time.Duration(hours)*time.Hour), now)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]models.Paid{}
+	for _, row := range f.Pools {
+		sum := found[row.Pool]
+		sum.Add(row.Paid)
+		found[row.Pool] = sum
 	}
 	return found, nil
 }

@@ -53,6 +53,12 @@ type Overview struct {
 // OverviewPrice is what an overview costs of the caller's share of reads.
 const OverviewPrice = 4 * CountPrice
 
+// Paid returns what the machines of the last hour were paid for, by class.
+func (o *Overview) Paid() []models.PaidTime { return o.Hour.Paid().Times() }
+
+// CostUSDPerVideo returns what the machines of the last hour cost for each completed job, or nil.
+func (o *Overview) CostUSDPerVideo() *float64 { return o.Hour.CostPerVideo() }
+
 // EstimatedDrainSeconds is Drain without what it leaves out.
 func (o *Overview) EstimatedDrainSeconds() *float64 { return o.Drain.Seconds }
 

@@ -161,6 +161,8 @@ const (
 	closureAge = 400 * day
 	// priceAge is how long the prices of pools are kept.
 	priceAge = 30 * day
+	// machineAge is how long the ledger keeps machines that are gone.
+	machineAge = 90 * day
 	// quarantineAge is how long a host is remembered that is in quarantine no more.
 	quarantineAge = 7 * day
 	// liveLogSpare is how long the live log of an attempt stays for those who follow it, after the
@@ -171,8 +173,8 @@ const (
 	webhookAge = 30 * day
 )
 
-// ForgetRest removes hints that could not be published, old scaling decisions, prices, webhooks and
-// quarantines, and terminated workers that no attempt refers to.
+// ForgetRest removes hints that could not be published, old scaling decisions, prices, machines, webhooks
+// and quarantines, and terminated workers that no attempt refers to.
 func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 	for _, rest := range []struct {
 		what   string
@@ -190,6 +192,9 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return capacity.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+		}},
+		{"remove machines", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return capacity.DeleteOldMachines(ctx, tx, machineAge, rowBatch)
 		}},
 		{"remove pauses", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return backlog.DeleteOldClosures(ctx, tx, closureAge, rowBatch)

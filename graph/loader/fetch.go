@@ -203,6 +203,21 @@ func prices(r *query.Reads) fetch[PricesBack, []*capacity.PriceStep] {
 	}
 }
 
+// paid reads what the machines of the last hours were paid for, once for all pools.
+func paid(r *query.Reads, p jobs.Principal) fetch[int, map[string]models.Paid] {
+	return func(ctx context.Context, keys []int) (map[int]map[string]models.Paid, error) {
+		found := make(map[int]map[string]models.Paid, len(keys))
+		for _, hours := range keys {
+			all, err := r.History.Paid(ctx, p, hours)
+			if err != nil {
+				return nil, err
+			}
+			found[hours] = all
+		}
+		return found, nil
+	}
+}
+
 // Queue names a queue: a lane, and a model or "" for all models.
 type Queue struct {
 	Lane  models.Tier

@@ -105,6 +105,8 @@ type Loaders struct {
 	FailingHosts   Loader[Cause, []*models.FailingHost]
 	ScalingHistory Loader[ScalingPage, []*capacity.ScalingDecision]
 	PriceHistory   Loader[PricesBack, []*capacity.PriceStep]
+	// Paid is what the machines of the last hours were paid for, by the name of their pool.
+	Paid           Loader[int, map[string]models.Paid]
 	Workflows      Loader[models.WorkflowID, *models.Workflow]
 	WorkflowNodes  Loader[*models.Workflow, []*models.WorkflowNode]
 	WorkflowCounts Loader[*models.Workflow, query.WorkflowCounts]
@@ -150,6 +152,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		FailingHosts:   newLoader(o, failingHosts(r)),
 		ScalingHistory: newLoader(o, scalingPages(r)),
 		PriceHistory:   newLoader(o, prices(r)),
+		Paid:           newLoader(o, paid(r, p)),
 		Workflows:      newLoader(o, keyed(seenBy(p, r.Workflows.ByID), func(w *models.Workflow) models.WorkflowID { return w.ID })),
 		WorkflowNodes:  newLoader(o, ofWorkflows(r, p, nodesOf)),
 		WorkflowCounts: newLoader(o, ofWorkflows(r, p, query.WorkflowEdges.Counts)),

@@ -355,7 +355,7 @@ func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []models.PoolID) ([]
 	var workers []*models.Worker
 	err := db.NewSelect().Model(&workers).
 		Column("id", "pool_id", "provider", "provider_instance_id", "slot", "status", "created_at", "registered_at", "jobs_completed",
-			"idle_since", "lost_at",
+			"idle_since", "lost_at", "last_heartbeat_at",
 			"quarantined_until", "price_per_hour_usd", "boot_failure").
 		Where("w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL", postgres.UUIDArray(pools)).Order("w.id").Scan(ctx)
 	return workers, err

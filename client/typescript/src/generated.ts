@@ -342,8 +342,17 @@ export type HistoryMetric =
   | 'WORKERS_DRAINING'
   | 'WORKER_UTILIZATION'
   | 'GPU_UTILIZATION'
+  /** The hours for which workers held jobs. */
   | 'GPU_HOURS'
+  /** The hours of all machines, and their parts: see PaidClass. */
+  | 'PAID_GPU_HOURS'
+  | 'BOOT_GPU_HOURS'
+  | 'LOAD_GPU_HOURS'
+  | 'IDLE_GPU_HOURS'
+  | 'USEFUL_GPU_HOURS'
   | 'WASTED_GPU_HOURS'
+  | 'ENDING_GPU_HOURS'
+  /** The useful part of the paid hours. */
   | 'GOODPUT'
   | 'PREEMPTIONS'
   | 'OPERATOR_PREEMPTIONS'
@@ -351,7 +360,21 @@ export type HistoryMetric =
   | 'CHECKPOINT_P95'
   | 'RECOVERY_P95'
   | 'COST'
-  | 'WASTED_COST';
+  | 'WASTED_COST'
+  /** What the machines cost for each completed job. It cannot be narrowed. */
+  | 'COST_PER_VIDEO';
+
+/**
+ * What the time of machines is paid for. BOOT is until a worker registered, LOAD from a lease until the render began, IDLE without a
+ * lease, USEFUL render time that was kept, WASTED what was lost, and ENDING from the end of a worker until its machine was gone.
+ */
+export type PaidClass =
+  | 'BOOT'
+  | 'LOAD'
+  | 'IDLE'
+  | 'USEFUL'
+  | 'WASTED'
+  | 'ENDING';
 
 /** The time between two values. Minutes are kept for two days, ten minutes for 8 days, hours for 90 days, days for three years. */
 export type HistoryResolution =

@@ -1,0 +1,106 @@
+package capacity
+
+import (
+	"context"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/postgres"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// Machine is a row of the ledger of machines: one that the scaler asked a provider for. It is paid for
+// from CreatedAt until BilledUntil. A time that is unknown is zero.
+type Machine struct {
+	bun.BaseModel `bun:"table:machines,alias:m"`
+
+	ID         int64         `bun:"id,pk,autoincrement"`
+	PoolID     models.PoolID `bun:"pool_id"`
+	Provider   string        `bun:"provider"`
+	InstanceID string        `bun:"instance_id"`
+	// Workers is how many workers it runs. The price of a pool is that of one.
+	Workers int `bun:"workers"`
+	// AskedAt is when the scaler wrote down that it would ask for it.
+	AskedAt time.Time `bun:"asked_at,nullzero,default:clock_timestamp()"`
+	// CreatedAt is zero until the provider has confirmed the machine, and RegisteredAt until its first
+	// worker has registered.
+	CreatedAt    time.Time `bun:"created_at,nullzero"`
+	RegisteredAt time.Time `bun:"registered_at,nullzero"`
+	// ToldAt is when its deletion was first asked for, DeletedAt when the provider confirmed that.
+	ToldAt    time.Time `bun:"told_at,nullzero"`
+	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	// ListedAt is when a list of the provider last had it, as far as that was noted: see fleet. MissingAt
+	// is since when the lists lack it or say that it has ended, or zero.
+	ListedAt  time.Time `bun:"listed_at,nullzero"`
+	MissingAt time.Time `bun:"missing_at,nullzero"`
+	// GoneAt is when it was clear that it does not exist any more.
+	GoneAt      time.Time `bun:"gone_at,nullzero"`
+	BilledUntil time.Time `bun:"billed_until,nullzero"`
+}
+
+// InsertMachines writes the machines that a provider will be asked for.
+func InsertMachines(ctx context.Context, tx bun.Tx, machines []*Machine) error {
+	_, err := tx.NewInsert().Model(&machines).Exec(ctx)
+	return err
+}
+
+// ListMachines returns the machines of these pools that are not gone, in no particular order.
+func ListMachines(ctx context.Context, db bun.IDB, pools []models.PoolID) (found []*Machine, err error) {
+	err = db.NewSelect().Model(&found).Where("m.pool_id = ANY (?::uuid[]) AND m.gone_at IS NULL", postgres.UUIDArray(pools)).Scan(ctx)
+	return found, err
+}
+
+// UpdateMachines writes what changed of machines, except what a registration writes.
+func UpdateMachines(ctx context.Context, db bun.IDB, machines []*Machine) error {
+	if len(machines) == 0 {
+		return nil
+	}
+	_, err := db.NewUpdate().Model(&machines).
+		Column("created_at", "told_at", "deleted_at", "listed_at", "missing_at", "gone_at", "billed_until").Bulk().Exec(ctx)
+	return err
+}
+
+// MachinesCreated records that a provider confirmed the creation of machines at a time, and that it
+// refused others: they were never paid for.
+func MachinesCreated(ctx context.Context, db bun.IDB, provider string, at time.Time, created, refused []string) error {
+	_, err := db.NewRaw(`
+		UPDATE machines SET
+			created_at = CASE WHEN instance_id = ANY (?2::text[]) THEN coalesce(created_at, least(?1, registered_at)) ELSE created_at END,
+			gone_at = CASE WHEN instance_id = ANY (?3::text[]) AND created_at IS NULL THEN clock_timestamp() ELSE gone_at END,
+			billed_until = CASE WHEN instance_id = ANY (?3::text[]) AND created_at IS NULL THEN ?1 ELSE billed_until END
+		WHERE provider = ?0 AND instance_id = ANY (?2::text[] || ?3::text[]) AND gone_at IS NULL`,
+		provider, at, postgres.TextArray(created), postgres.TextArray(refused)).Exec(ctx)
+	return err
+}
+
+// MachineRegistered records that a worker has registered from a machine. A machine without a row is not
+// in the ledger.
+func MachineRegistered(ctx context.Context, db bun.IDB, provider, instanceID string, at time.Time) error {
+	_, err := db.NewRaw(`
+		UPDATE machines SET registered_at = coalesce(registered_at, ?2), created_at = coalesce(created_at, asked_at)
+		WHERE provider = ?0 AND instance_id = ?1 AND (registered_at IS NULL OR created_at IS NULL)`, provider, instanceID, at).Exec(ctx)
+	return err
+}
+
+// MachinesFound records that the list of a pool's provider has machines that are not in the ledger, or
+// that seemed to be gone. Machines of another pool stay its own.
+func MachinesFound(ctx context.Context, db bun.IDB, pool *Pool, ids []string, since []time.Time) error {
+	_, err := db.NewRaw(`
+		INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at, listed_at)
+		SELECT ?0, ?1, id, ?2, since, since, clock_timestamp() FROM unnest(?3::text[], ?4::timestamptz[]) AS found (id, since)
+		ON CONFLICT (provider, instance_id) DO UPDATE SET created_at = coalesce(machines.created_at, excluded.created_at),
+			listed_at = excluded.listed_at, missing_at = NULL, gone_at = NULL, billed_until = NULL
+		WHERE machines.pool_id = excluded.pool_id AND machines.gone_at IS NOT NULL`,
+		pool.ID, pool.Provider, max(1, pool.WorkersPerMachine), postgres.TextArray(ids), pgdialect.Array(since)).Exec(ctx)
+	return err
+}
+
+// DeleteOldMachines removes up to limit machines that were gone so long ago, and returns how many.
+func DeleteOldMachines(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
+	return postgres.Affected(tx.NewRaw(`
+		DELETE FROM machines WHERE id IN (
+			SELECT id FROM machines
+			WHERE gone_at IS NOT NULL AND billed_until < (SELECT clock_timestamp()) - make_interval(secs => ?0)
+			ORDER BY billed_until LIMIT ?1 FOR UPDATE SKIP LOCKED)`, age.Seconds(), limit).Exec(ctx))
+}
