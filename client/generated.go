@@ -2965,6 +2965,8 @@ type Pool struct {
 	Idle     int `json:"idle"`
 	Busy     int `json:"busy"`
 	Draining int `json:"draining"`
+	// For how many workers machines are paid for now, also those that boot or end. They count against maxWorkers.
+	PaidWorkers int `json:"paidWorkers"`
 	// How often the workers save checkpoints, by model.
 	CheckpointPlans []CheckpointPlan `json:"checkpointPlans"`
 	// How long the workers took to have a model in memory, for each model that was loaded.
@@ -12538,6 +12540,7 @@ fragment Pool on Pool {
 	idle
 	busy
 	draining
+	paidWorkers
 	checkpointPlans {
 		model
 		saveSeconds
@@ -12891,6 +12894,7 @@ fragment Pool on Pool {
 	idle
 	busy
 	draining
+	paidWorkers
 	checkpointPlans {
 		model
 		saveSeconds
@@ -14132,6 +14136,7 @@ fragment Pool on Pool {
 	idle
 	busy
 	draining
+	paidWorkers
 	checkpointPlans {
 		model
 		saveSeconds

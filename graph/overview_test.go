@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -83,12 +84,21 @@ func TestOverview(t *testing.T) {
 		}
 
 		got := ask(t, a.url, a.Secrets[access.RoleOperator], `query ($all: [HistoryMetric!]!, $from: Time!) {
-			history(metrics: $all, from: $from, tier: PRO) { metric unit from stepSeconds values } }`,
+			history(metrics: $all, from: $from) { metric unit from stepSeconds values } }`,
 			map[string]any{"all": all, "from": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
 
 		require.Empty(t, got.codes())
 		series := at[[]any](t, got.Data, "history")
 		require.Len(t, series, len(all))
+		for narrowed, code := range map[string]string{
+			`[COST], from: $from, pool: "spot"`: "", `[COST], from: $from, tier: PRO`: "INVALID_INPUT", `[GPU_HOURS], from: $from, model: "m"`: "INVALID_INPUT",
+			`[COMPLETED], from: $from, tier: PRO`: "", `[COMPLETED], from: $from, pool: "spot"`: "INVALID_INPUT",
+			`[COST_PER_VIDEO], from: $from, region: "mars"`: "INVALID_INPUT",
+		} {
+			answer := ask(t, a.url, a.Secrets[access.RoleOperator], "query ($from: Time!) { history(metrics: "+narrowed+") { values } }",
+				map[string]any{"from": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)})
+			require.Equal(t, code, strings.Join(answer.codes(), ""), narrowed)
+		}
 		require.Equal(t, 60.0, series[0].(map[string]any)["stepSeconds"])
 		require.GreaterOrEqual(t, len(series[0].(map[string]any)["values"].([]any)), 60)
 	})

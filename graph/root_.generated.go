@@ -1832,6 +1832,8 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_busy(ctx, field)
 	case "draining":
 		return ec.fieldContext_Pool_draining(ctx, field)
+	case "paidWorkers":
+		return ec.fieldContext_Pool_paidWorkers(ctx, field)
 	case "backoffUntil":
 		return ec.fieldContext_Pool_backoffUntil(ctx, field)
 	case "backoffReason":

@@ -23,6 +23,8 @@ CREATE TABLE machines (
     listed_at     timestamptz,
     -- Since when the lists lack it, or say that it has ended. NULL: the newest has it.
     missing_at    timestamptz,
+    -- The last sign of life of its workers before that.
+    spoke_at      timestamptz,
     -- When it was clear that the machine does not exist any more, and until when it was paid for.
     gone_at       timestamptz,
     billed_until  timestamptz,

@@ -87,15 +87,15 @@ func (j *HistoryJobs) count(f jobFact) {
 
 // poolFact is how often something happened on the workers of a pool.
 type poolFact struct {
-	Pool        string  `bun:"pool"`
-	Region      string  `bun:"region"`
-	GPUType     string  `bun:"gpu_type"`
-	What        string  `bun:"what"`
-	Bucket      *int    `bun:"bucket"`
-	N           int     `bun:"n"`
-	Preempted   int     `bun:"preempted"`
-	Expired     int     `bun:"expired"`
-	ByOperators int     `bun:"by_operators"`
+	Pool        string `bun:"pool"`
+	Region      string `bun:"region"`
+	GPUType     string `bun:"gpu_type"`
+	What        string `bun:"what"`
+	Bucket      *int   `bun:"bucket"`
+	N           int    `bun:"n"`
+	Preempted   int    `bun:"preempted"`
+	Expired     int    `bun:"expired"`
+	ByOperators int    `bun:"by_operators"`
 }
 
 // CountHistoryPools counts what happened on workers from one time and before another, and what they cost, by

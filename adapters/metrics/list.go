@@ -27,7 +27,11 @@ func (m *Metrics) List() []Info {
 		collector.Describe(descs)
 		close(descs)
 		for desc := range descs {
-			all = append(all, infoOf(desc, kindOf(collector)))
+			info := infoOf(desc, kindOf(collector))
+			if info.Kind == "gauge" && strings.HasSuffix(info.Name, "_total") { // it is counted elsewhere
+				info.Kind = "counter"
+			}
+			all = append(all, info)
 		}
 	}
 	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.Name, b.Name) })

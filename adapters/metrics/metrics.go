@@ -65,6 +65,8 @@ type Sources struct {
 	Health func(context.Context) (*alerts.Health, error)
 	// Drafts says what became of the drafts of the last 30 days.
 	Drafts func(context.Context) (models.DraftUsage, error)
+	// Paid says what the machines of each pool were paid for since the installation.
+	Paid func(context.Context) ([]*models.PaidTotal, error)
 }
 
 // New returns the metrics of a process.
@@ -80,7 +82,7 @@ func New(from Sources) *Metrics {
 	}
 	m.own = append(m.own, m.requests, m.webhooks, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from),
 		newPlans(from.Plans), newGPUs(from.GPUs),
-		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts))
+		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts), newPaid(from.Paid))
 	m.registry.MustRegister(m.own...)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -157,8 +157,8 @@ func observe(in prometheus.Observer, value float64, job *models.Job) {
 // attempts counts the ends of attempts and their checkpoints. Counters by pool or region are of
 // the worker that had the attempt.
 type attempts struct {
-	ended, preemptions, expirations, gpuSeconds, wasted, cost *prometheus.CounterVec
-	checkpoint                                                *prometheus.HistogramVec
+	ended, preemptions, expirations *prometheus.CounterVec
+	checkpoint                      *prometheus.HistogramVec
 
 	pools           *poolNames
 	models, regions *bound
@@ -171,17 +171,13 @@ func newAttempts(pools *poolNames, byModel *bound) attempts {
 		preemptions: counter("reelay_preemptions_total", "Attempts whose capacity was taken away, with notice or without, by region and pool.",
 			"region", "pool"),
 		expirations: counter("reelay_lease_expirations_total", "Leases that ran out because their worker was silent, by pool.", "pool"),
-		gpuSeconds:  counter("reelay_gpu_seconds_total", "Seconds for which workers held jobs, by pool.", "pool"),
-		wasted:      counter("reelay_wasted_gpu_seconds_total", "Seconds of work that no checkpoint or result kept, by pool.", "pool"),
-		cost: counter("reelay_cost_usd_total",
-			"The price of the time for which workers held jobs, by pool. Workers without a price count nothing.", "pool"),
 		checkpoint: histogram("reelay_checkpoint_duration_seconds", "How long it took to make and upload a checkpoint, by model.", uploadBuckets,
 			"model"),
 	}
 }
 
 func (a *attempts) all() []prometheus.Collector {
-	return []prometheus.Collector{a.ended, a.preemptions, a.expirations, a.gpuSeconds, a.wasted, a.cost, a.checkpoint}
+	return []prometheus.Collector{a.ended, a.preemptions, a.expirations, a.checkpoint}
 }
 
 // Ended implements [jobs.Observer].
@@ -189,16 +185,11 @@ func (m *Metrics) Ended(end jobs.AttemptEnd) {
 	a, attempt, worker := &m.attempts, end.Attempt, end.Worker
 	pool := a.pools.of(worker.PoolID)
 	a.ended.WithLabelValues(string(attempt.Status), pool).Inc()
-	a.gpuSeconds.WithLabelValues(pool).Add(attempt.GPUSeconds)
-	a.wasted.WithLabelValues(pool).Add(attempt.WastedGPUSeconds)
 	if end.Preempted {
 		a.preemptions.WithLabelValues(a.regions.of(worker.Region), pool).Inc()
 	}
 	if end.Expired {
 		a.expirations.WithLabelValues(pool).Inc()
-	}
-	if price := worker.PricePerHourUSD; price != nil {
-		a.cost.WithLabelValues(pool).Add(max(attempt.EndedAt.Sub(attempt.LeasedAt).Hours(), 0) * *price)
 	}
 }
 

@@ -27,7 +27,7 @@ var (
 		"How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
 	poolFetchDesc = prometheus.NewDesc("reelay_pool_model_fetch_seconds",
 		"How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
-	poolCostDesc = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's workers, also of those that boot or drain.")
+	poolCostDesc = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's machines that are paid for now, also of those that boot or end.")
 )
 
 func poolDesc(name, help string) *prometheus.Desc { return desc(name, help, "pool") }
@@ -65,7 +65,7 @@ func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
 	emit(poolPriceDesc, price.PricePerHourUSD)
 	emit(poolStaleDesc, oneIf(price.Stale))
 	emit(poolTroubleDesc, oneIf(price.Problem != ""))
-	emit(poolCostDesc, float64(pool.Booting+pool.Idle+pool.Busy+pool.Draining)*price.PricePerHourUSD)
+	emit(poolCostDesc, float64(pool.PaidWorkers)*price.PricePerHourUSD)
 	emit(poolPausedDesc, oneIf(pool.Paused()))
 	emit(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
 	for _, load := range pool.ModelLoads[:min(len(pool.ModelLoads), maxModels)] {

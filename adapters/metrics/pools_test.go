@@ -22,7 +22,7 @@ func TestPools(t *testing.T) {
 				PoolSpec: capacity.PoolSpec{Name: "spot", MaxWorkers: 9, PricePerHourUSD: 0.5}, Desired: 4,
 				PoolBackoff: capacity.PoolBackoff{Refusals: 2},
 				PoolTrouble: capacity.PoolTrouble{ProviderProblem: "down"},
-			}, Booting: 1, Busy: 2, Draining: 1, ModelLoads: []estimate.LoadTime{{Model: "wan", LoadSeconds: 42, FetchSeconds: 180}}}}, nil
+			}, Booting: 1, Busy: 2, Draining: 1, PaidWorkers: 4, ModelLoads: []estimate.LoadTime{{Model: "wan", LoadSeconds: 42, FetchSeconds: 180}}}}, nil
 		}})
 
 		require.Equal(t, []string{

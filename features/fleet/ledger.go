@@ -33,20 +33,25 @@ type listing struct {
 	grace time.Duration
 	// sure means that the list is the operating system's, which is not wrong.
 	sure bool
-	// works are the machines with a worker that has not ended, and ledger all that are not gone.
+	// works are the machines with a worker that has not ended, spoke the last signs of life of such
+	// workers, and ledger all machines that are not gone.
 	works  map[string]bool
+	spoke  map[string]time.Time
 	ledger map[string]*capacity.Machine
 }
 
 func (s *Scaler) listed(p poolState, instances []Instance, now time.Time) *listing {
 	provider := s.Providers[p.pool.Provider]
 	l := &listing{pool: p.pool, known: map[string]Instance{}, now: now, before: s.surveys.before(p.pool.ID), grace: graceOf(provider),
-		sure: !isRemote(provider), works: map[string]bool{}, ledger: map[string]*capacity.Machine{}}
+		sure: !isRemote(provider), works: map[string]bool{}, spoke: map[string]time.Time{}, ledger: map[string]*capacity.Machine{}}
 	for _, i := range instances {
 		l.known[i.ID] = i
 	}
 	for _, w := range p.workers {
 		l.works[w.ProviderInstanceID] = true
+		if at := w.LastHeartbeatAt; at.After(l.spoke[w.ProviderInstanceID]) {
+			l.spoke[w.ProviderInstanceID] = at
+		}
 	}
 	for _, m := range p.machines {
 		l.ledger[m.InstanceID] = m
@@ -77,16 +82,15 @@ func (s *Scaler) note(ctx context.Context, l *listing) error {
 // add writes in the ledger the living machines of the list that it lacks.
 func (s *Scaler) add(ctx context.Context, l *listing) error {
 	var ids []string
-	var since []time.Time
 	for id, i := range l.known {
 		if i.Lives() && l.ledger[id] == nil {
-			ids, since = append(ids, id), append(since, believable(i.CreatedAt, time.Time{}, l.now, l.now))
+			ids = append(ids, id)
 		}
 	}
-	if len(ids) == 0 {
+	if ids = s.surveys.news(l.pool.ID, ids); len(ids) == 0 {
 		return nil
 	}
-	if err := capacity.MachinesFound(ctx, s.DB, l.pool, ids, since); err != nil {
+	if err := capacity.MachinesFound(ctx, s.DB, l.pool, ids, l.now); err != nil {
 		return fmt.Errorf("write unknown machines into the ledger: %w", err)
 	}
 	return nil
@@ -110,13 +114,22 @@ func (l *listing) judge(m *capacity.Machine) bool {
 		if l.before.After(m.ListedAt) && m.DeletedAt.IsZero() {
 			m.ListedAt = l.before
 		}
-		if !l.works[m.InstanceID] {
+		m.SpokeAt = l.spoke[m.InstanceID]
+		if l.over(m) {
 			l.gone(m, billedUntil(m))
 		}
-	case !l.works[m.InstanceID]:
+	case l.over(m):
 		l.gone(m, billedUntil(m))
 	}
 	return *m != was
+}
+
+// over reports whether a machine that is missing is gone. A list that lacks it is not enough, unless its
+// deletion was confirmed.
+func (l *listing) over(m *capacity.Machine) bool {
+	i, listed := l.known[m.InstanceID]
+	ended := listed && i.State == InstanceEnded
+	return !l.works[m.InstanceID] && (l.sure || ended || !m.DeletedAt.IsZero() || l.now.Sub(m.MissingAt) >= silence)
 }
 
 // unlisted reports whether a list lacks a machine only because it lags.
@@ -155,7 +168,8 @@ func (l *listing) gone(m *capacity.Machine, billed time.Time) {
 }
 
 // billedUntil returns until when a machine that is missing was paid for: its deletion if that was
-// confirmed, otherwise the middle between the last list that had it and the first that did not.
+// confirmed, otherwise the middle between the last list that had it and the first that did not. If its
+// workers fell silent before that, and not long before, the lists lag.
 func billedUntil(m *capacity.Machine) time.Time {
 	switch {
 	case !m.DeletedAt.IsZero() && m.ListedAt.After(m.DeletedAt):
@@ -165,7 +179,11 @@ func billedUntil(m *capacity.Machine) time.Time {
 	case m.ListedAt.IsZero():
 		return m.MissingAt
 	}
-	return m.ListedAt.Add(m.MissingAt.Sub(m.ListedAt) / 2)
+	until := m.ListedAt.Add(m.MissingAt.Sub(m.ListedAt) / 2)
+	if silent := m.SpokeAt.Add(lease.HeartbeatEvery / 2); !m.SpokeAt.IsZero() && silent.Before(until) && until.Sub(silent) < listLag {
+		return silent
+	}
+	return until
 }
 
 // believable returns a time that a provider states if it lies in a span, and otherwise another: the

@@ -92,7 +92,7 @@ type Demand struct {
 	// Leaving is for how many workers there are machines that end, or whose workers drain or are lost. Max
 	// excludes them, because their machines are still paid for.
 	Leaving int          `json:"leaving,omitempty"`
-	Queues      []LaneDemand `json:"queues"`
+	Queues  []LaneDemand `json:"queues"`
 	// Patient is how many of the busy workers run jobs without a wait target, or with slack before
 	// their deadline.
 	Patient int `json:"patient,omitempty"`

@@ -248,7 +248,7 @@ func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance)
 	var unknown []string
 	byID, since := map[string]Instance{}, s.surveys.since(l.pool.ID, instances, l.now)
 	for _, i := range instances {
-		if !l.works[i.ID] && i.Lives() {
+		if !l.works[i.ID] && i.Lives() && (l.ledger[i.ID] != nil || l.now.Sub(since[i.ID]) > clearGrace) {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
 		}
 	}
@@ -287,6 +287,8 @@ type surveys struct {
 	first map[models.PoolID]map[string]time.Time
 	// lists is when the newest list was asked for, by PostgreSQL's clock.
 	lists map[models.PoolID]time.Time
+	// strange are the machines of the newest list that the ledger did not have for the pool.
+	strange map[models.PoolID]map[string]bool
 	// waits are the machines without a worker that the newest comparison left alone for a while.
 	waits map[models.PoolID]map[string]bool
 }
@@ -344,6 +346,23 @@ func (s *surveys) before(pool models.PoolID) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lists[pool]
+}
+
+// news returns those of the machines that were not strange before. From now on they are, and no others.
+func (s *surveys) news(pool models.PoolID, ids []string) (fresh []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.strange == nil {
+		s.strange = map[models.PoolID]map[string]bool{}
+	}
+	now := map[string]bool{}
+	for _, id := range ids {
+		if now[id] = true; !s.strange[pool][id] {
+			fresh = append(fresh, id)
+		}
+	}
+	s.strange[pool] = now
+	return fresh
 }
 
 // keep notes which machines without a worker stay for a while.

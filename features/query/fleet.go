@@ -78,6 +78,8 @@ func (r *Queues) Counts(ctx context.Context) ([]backlog.QueueCount, error) {
 type PoolStatus struct {
 	*capacity.Pool
 	Booting, Idle, Busy, Draining int
+	// PaidWorkers is for how many workers machines are paid for now, also those that boot or end.
+	PaidWorkers int
 	// PausedBy is the name of the key, or the address of the member, that paused the pool, or nil.
 	PausedBy *string
 	// CheckpointPlans has a plan for each model.
@@ -120,6 +122,10 @@ func (r *Fleet) poolStatus(ctx context.Context, pools []*capacity.Pool) ([]*Pool
 	if err != nil {
 		return nil, fmt.Errorf("count pool workers: %w", err)
 	}
+	paid, err := capacity.CountPaidWorkers(ctx, r.db)
+	if err != nil {
+		return nil, fmt.Errorf("count the workers that are paid for: %w", err)
+	}
 	loads, err := models.ListModelLoads(ctx, r.db)
 	if err != nil {
 		return nil, fmt.Errorf("list the loads of models: %w", err)
@@ -133,7 +139,8 @@ func (r *Fleet) poolStatus(ctx context.Context, pools []*capacity.Pool) ([]*Pool
 	}
 	var found []*PoolStatus
 	for _, pool := range pools {
-		status := &PoolStatus{Pool: pool, CheckpointPlans: r.checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{}}
+		status := &PoolStatus{Pool: pool, CheckpointPlans: r.checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{},
+			PaidWorkers: paid[pool.ID]}
 		if pool.PausedBy != "" {
 			status.PausedBy = new(cmp.Or(names[pool.PausedBy], pool.PausedBy))
 		}

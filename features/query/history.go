@@ -127,6 +127,12 @@ func (r *History) Paid(ctx context.Context, p jobs.Principal, hours int) (map[st
 	return found, nil
 }
 
+// PaidTotals returns what the machines of each pool were paid for since the installation.
+func (r *History) PaidTotals(ctx context.Context) ([]*models.PaidTotal, error) {
+	totals, err := models.ListPaidTotals(ctx, r.db)
+	return totals, apierror.Wrap(err, "read what was paid for")
+}
+
 // maxHeatHours is how far back a heat map can go: a week.
 const maxHeatHours = 168
 

@@ -24,11 +24,13 @@ type FakeProvider struct {
 	Room int
 	// Created is when all its machines were created; zero if it does not say.
 	Created time.Time
+
+	pools map[string]models.PoolID // by machine, of those that it created
 }
 
 func NewFakeProvider(running ...string) *FakeProvider { return &FakeProvider{Running: running} }
 
-func (f *FakeProvider) Create(_ context.Context, _ *capacity.Pool, _ string, ids []string) []fleet.Created {
+func (f *FakeProvider) Create(_ context.Context, pool *capacity.Pool, _ string, ids []string) []fleet.Created {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.Refuse != nil {
@@ -40,21 +42,30 @@ func (f *FakeProvider) Create(_ context.Context, _ *capacity.Pool, _ string, ids
 			answer[i].Err = fleet.Refuse(fleet.Stockout, "this zone has no more such machines")
 			continue
 		}
+		if f.pools == nil {
+			f.pools = map[string]models.PoolID{}
+		}
+		f.pools[id] = pool.ID
 		f.Started++
 		f.Running = append(f.Running, id)
 	}
 	return answer
 }
 
-func (f *FakeProvider) List(context.Context, *capacity.Pool) ([]fleet.Instance, error) {
+func (f *FakeProvider) List(_ context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []fleet.Instance
+	other := func(id string) bool { return f.pools[id] != "" && f.pools[id] != pool.ID }
 	for _, id := range f.Running {
-		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning, CreatedAt: f.Created})
+		if !other(id) {
+			all = append(all, fleet.Instance{ID: id, State: fleet.InstanceRunning, CreatedAt: f.Created})
+		}
 	}
 	for _, id := range f.reclaimed {
-		all = append(all, fleet.Instance{ID: id, State: fleet.InstanceEnded, Reclaimed: true})
+		if !other(id) {
+			all = append(all, fleet.Instance{ID: id, State: fleet.InstanceEnded, Reclaimed: true})
+		}
 	}
 	return all, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Machine is a row of the ledger of machines: one that the scaler asked a provider for. It is paid for
@@ -34,6 +33,8 @@ type Machine struct {
 	// is since when the lists lack it or say that it has ended, or zero.
 	ListedAt  time.Time `bun:"listed_at,nullzero"`
 	MissingAt time.Time `bun:"missing_at,nullzero"`
+	// SpokeAt is the last sign of life of its workers before MissingAt, if they were silent then.
+	SpokeAt time.Time `bun:"spoke_at,nullzero"`
 	// GoneAt is when it was clear that it does not exist any more.
 	GoneAt      time.Time `bun:"gone_at,nullzero"`
 	BilledUntil time.Time `bun:"billed_until,nullzero"`
@@ -57,7 +58,7 @@ func UpdateMachines(ctx context.Context, db bun.IDB, machines []*Machine) error 
 		return nil
 	}
 	_, err := db.NewUpdate().Model(&machines).
-		Column("created_at", "told_at", "deleted_at", "listed_at", "missing_at", "gone_at", "billed_until").Bulk().Exec(ctx)
+		Column("created_at", "told_at", "deleted_at", "listed_at", "missing_at", "spoke_at", "gone_at", "billed_until").Bulk().Exec(ctx)
 	return err
 }
 
@@ -83,17 +84,36 @@ func MachineRegistered(ctx context.Context, db bun.IDB, provider, instanceID str
 	return err
 }
 
-// MachinesFound records that the list of a pool's provider has machines that are not in the ledger, or
-// that seemed to be gone. Machines of another pool stay its own.
-func MachinesFound(ctx context.Context, db bun.IDB, pool *Pool, ids []string, since []time.Time) error {
+// MachinesFound records that the list of a pool's provider had machines at a time that are not in the
+// ledger, or that seemed to be gone. Machines of another pool stay its own.
+func MachinesFound(ctx context.Context, db bun.IDB, pool *Pool, ids []string, at time.Time) error {
 	_, err := db.NewRaw(`
 		INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at, listed_at)
-		SELECT ?0, ?1, id, ?2, since, since, clock_timestamp() FROM unnest(?3::text[], ?4::timestamptz[]) AS found (id, since)
+		SELECT ?0, ?1, id, ?2, ?4, ?4, ?4 FROM unnest(?3::text[]) AS found (id) ORDER BY id
 		ON CONFLICT (provider, instance_id) DO UPDATE SET created_at = coalesce(machines.created_at, excluded.created_at),
 			listed_at = excluded.listed_at, missing_at = NULL, gone_at = NULL, billed_until = NULL
 		WHERE machines.pool_id = excluded.pool_id AND machines.gone_at IS NOT NULL`,
-		pool.ID, pool.Provider, max(1, pool.WorkersPerMachine), postgres.TextArray(ids), pgdialect.Array(since)).Exec(ctx)
+		pool.ID, pool.Provider, max(1, pool.WorkersPerMachine), postgres.TextArray(ids), at).Exec(ctx)
 	return err
+}
+
+// CountPaidWorkers returns for how many workers of each pool machines are paid for now: those of the
+// ledger, and the registered workers whose machine is not in it.
+func CountPaidWorkers(ctx context.Context, db bun.IDB) (map[models.PoolID]int, error) {
+	var found []PoolCount
+	err := db.NewRaw(`
+		SELECT pool_id, sum(n) AS count FROM (
+			SELECT pool_id, workers AS n FROM machines WHERE gone_at IS NULL AND created_at IS NOT NULL
+			UNION ALL
+			SELECT pool_id, 1 FROM workers w
+			WHERE ended_at IS NULL AND registered_at IS NOT NULL AND pool_id IS NOT NULL
+				AND NOT EXISTS (SELECT FROM machines WHERE provider = w.provider AND instance_id = w.provider_instance_id)) paid
+		GROUP BY pool_id`).Scan(ctx, &found)
+	counts := make(map[models.PoolID]int, len(found))
+	for _, f := range found {
+		counts[f.PoolID] = f.Count
+	}
+	return counts, err
 }
 
 // DeleteOldMachines removes up to limit machines that were gone so long ago, and returns how many.

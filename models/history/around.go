@@ -61,8 +61,9 @@ var around = []string{
 		SELECT seconds, at, lane, model, minutes, minutes, minutes, 1, times, times, times, 10 * minutes, 3 * minutes
 		FROM history, unnest('{ENTERPRISE,PRO,FREE,BATCH}'::text[]) lane, unnest('{alpha,beta,gamma-0,gamma-2}'::text[]) model,
 			(SELECT jsonb_object_agg(n, 3) FROM generate_series(5, 20) n) t (times)`,
-	`INSERT INTO history_pools (seconds, at, pool, region, gpu_type, attempts, gpu_seconds, checkpoints, recoveries, idle, busy, gpus, gpus_busy, cost_usd)
-		SELECT seconds, at, p.name, p.region, p.gpu_type, minutes, 60 * minutes, times, times, 50 * minutes, 10 * minutes, 60 * minutes, 9 * minutes, minutes
+	`INSERT INTO history_pools (seconds, at, pool, region, gpu_type, attempts, paid, checkpoints, recoveries, idle, busy, gpus, gpus_busy)
+		SELECT seconds, at, p.name, p.region, p.gpu_type, minutes, jsonb_build_object('useful', jsonb_build_object('seconds', 60 * minutes, 'usd', minutes)), times, times,
+			50 * minutes, 10 * minutes, 60 * minutes, 9 * minutes
 		FROM history, pools p, (SELECT jsonb_object_agg(n, 3) FROM generate_series(5, 20) n) t (times)`,
 }
 

@@ -35,9 +35,9 @@ var pastDay = []string{
 			jsonb_build_object((20 + weight * 6 + 4 * sin(n / 5.0))::int, 9 * minutes, (38 + weight * 6 + 3 * sin(n / 6.0))::int, minutes), '{"44": 30, "52": 4, "60": 1}', '{"2": 9}',
 			minutes * weight * (12 + 9 * sin(n / 7.0)), 30, minutes * 4
 		FROM spans, (VALUES ('ENTERPRISE', 0.5), ('PRO', 1.0), ('FREE', 2.0)) AS l (lane, weight)`,
-	`INSERT INTO history_pools (seconds, at, pool, region, gpu_type, attempts, preempted, gpu_seconds, wasted_gpu_seconds, recoveries, booting, idle, busy, gpus, gpus_busy, cost_usd)
-		SELECT seconds, at, '', region, gpu, minutes * 18, (minutes * bad * (3 + 3 * sin(n / 4.0)))::int, minutes * 1800, minutes * 1800 * bad * (0.2 + 0.15 * sin(n / 4.0)), '{"36": 3, "40": 1}',
-			minutes * 0.2, minutes * (3 - 2.5 * sin(n / 7.0)), minutes * (8 + 6 * sin(n / 7.0)), minutes * 10, minutes * (7 + 2 * sin(n / 7.0)), minutes * 0.4
+	`INSERT INTO history_pools (seconds, at, pool, region, gpu_type, attempts, preempted, paid, recoveries, booting, idle, busy, gpus, gpus_busy)
+		SELECT seconds, at, '', region, gpu, minutes * 18, (minutes * bad * (3 + 3 * sin(n / 4.0)))::int, jsonb_build_object('useful', jsonb_build_object('seconds', minutes * 1800 * (1 - bad * (0.2 + 0.15 * sin(n / 4.0))), 'usd', minutes * 0.4), 'wasted', jsonb_build_object('seconds', minutes * 1800 * bad * (0.2 + 0.15 * sin(n / 4.0)))), '{"36": 3, "40": 1}',
+			minutes * 0.2, minutes * (3 - 2.5 * sin(n / 7.0)), minutes * (8 + 6 * sin(n / 7.0)), minutes * 10, minutes * (7 + 2 * sin(n / 7.0))
 		FROM spans, (VALUES ('europe-west4', 'h100', 0.1), ('us-central1', 'a100', 1.6)) AS p (region, gpu, bad)`,
 	`DROP TABLE spans`,
 }

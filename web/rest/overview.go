@@ -25,21 +25,38 @@ type overview struct {
 	WorkersMax         int       `json:"workers_max" doc:"How many workers the pools may have that are not paused."`
 	Promoted           int       `json:"promoted" doc:"How many of the queued jobs were promoted into a higher lane."`
 
-	SubmittedPerMinute         *float64  `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
-	CompletedPerMinute         *float64  `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
-	FailureRate                *float64  `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
-	WaitSecondsP50             *float64  `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, without those in which the queue was paused or all starts halted, median."`
-	WaitSecondsP95             *float64  `json:"wait_seconds_p95" doc:"95th percentile of the same."`
-	RenderSecondsP50           *float64  `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
-	RenderSecondsP95           *float64  `json:"render_seconds_p95" doc:"95th percentile of the same."`
-	PreemptionsPerHour         *float64  `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker, without those whose worker an operator took."`
-	OperatorPreemptionsPerHour *float64  `json:"operator_preemptions_per_hour" doc:"Attempts of the last hour whose worker an operator preempted, such as in a drill."`
-	RecoverySecondsP95         *float64  `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
-	GPUUtilization             *float64  `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
-	CostUSDPerHour             *float64  `json:"cost_usd_per_hour" doc:"Cost of the workers in the last hour. Null if none has a price."`
-	WastedUSDPerHour           *float64  `json:"wasted_usd_per_hour" doc:"Part of cost_usd_per_hour that paid for lost work."`
-	EstimatedDrainSeconds      *float64  `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
-	DrainLeavesOut             []leftOut `json:"drain_leaves_out" nullable:"false" doc:"The waiting jobs that do not start as things are, by reason."`
+	SubmittedPerMinute         *float64   `json:"submitted_per_minute" doc:"Submitted jobs per minute, in the last ten minutes."`
+	CompletedPerMinute         *float64   `json:"completed_per_minute" doc:"Completed jobs per minute, in the last ten minutes."`
+	FailureRate                *float64   `json:"failure_rate" doc:"The share of the jobs that ended in the last hour that failed, 0 to 1, without failures that customers caused."`
+	WaitSecondsP50             *float64   `json:"wait_seconds_p50" doc:"Seconds from queued to the first lease in the last hour, without those in which the queue was paused or all starts halted, median."`
+	WaitSecondsP95             *float64   `json:"wait_seconds_p95" doc:"95th percentile of the same."`
+	RenderSecondsP50           *float64   `json:"render_seconds_p50" doc:"Seconds that workers held a completed job in the last hour, median."`
+	RenderSecondsP95           *float64   `json:"render_seconds_p95" doc:"95th percentile of the same."`
+	PreemptionsPerHour         *float64   `json:"preemptions_per_hour" doc:"Attempts of the last hour that lost their worker, without those whose worker an operator took."`
+	OperatorPreemptionsPerHour *float64   `json:"operator_preemptions_per_hour" doc:"Attempts of the last hour whose worker an operator preempted, such as in a drill."`
+	RecoverySecondsP95         *float64   `json:"recovery_seconds_p95" doc:"Seconds until a job that lost its worker ran again, 95th percentile of the last hour."`
+	GPUUtilization             *float64   `json:"gpu_utilization" doc:"How busy the GPUs say they are, 0 to 1."`
+	CostUSDPerHour             *float64   `json:"cost_usd_per_hour" doc:"Cost of the workers in the last hour. Null if none has a price."`
+	WastedUSDPerHour           *float64   `json:"wasted_usd_per_hour" doc:"Part of cost_usd_per_hour that paid for lost work."`
+	CostUSDPerVideo            *float64   `json:"cost_usd_per_video" doc:"Cost of the machines of the last hour for each job that completed in it. Null if none completed or no worker has a price."`
+	Paid                       []paidTime `json:"paid" nullable:"false" doc:"What the machines of the last hour were paid for, by class."`
+	EstimatedDrainSeconds      *float64   `json:"estimated_drain_seconds" doc:"Seconds to empty all queues if no job is added, without the jobs that drain_leaves_out counts. Null if jobs wait but none of them starts."`
+	DrainLeavesOut             []leftOut  `json:"drain_leaves_out" nullable:"false" doc:"The waiting jobs that do not start as things are, by reason."`
+}
+
+// paidTime is the paid time of a class.
+type paidTime struct {
+	Class   string  `json:"class" enum:"BOOT,LOAD,IDLE,USEFUL,WASTED,ENDING" doc:"BOOT is until a worker registered, LOAD from a lease until the render began, IDLE without a lease, USEFUL render time that was kept, WASTED what was lost, ENDING from the end of a worker until its machine was gone."`
+	Seconds float64 `json:"seconds" doc:"Time of workers. That of USEFUL can be negative in a short time, since lost time moves to WASTED when it is lost."`
+	USD     float64 `json:"usd" doc:"What it cost. 0 without a price."`
+}
+
+func paidOf(o *query.Overview) []paidTime {
+	var all []paidTime
+	for _, time := range o.Paid() {
+		all = append(all, paidTime{string(time.Class), time.Seconds, time.USD})
+	}
+	return all
 }
 
 // leftOut is queued jobs that the time to empty queues leaves out.
@@ -87,7 +104,8 @@ func (s *service) registerOverview(api huma.API) {
 			WaitSecondsP50: o.WaitSecondsP50, WaitSecondsP95: o.WaitSecondsP95, RenderSecondsP50: o.RenderSecondsP50,
 			RenderSecondsP95:   o.RenderSecondsP95,
 			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,
-			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour, EstimatedDrainSeconds: o.Drain.Seconds,
+			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour,
+			CostUSDPerVideo: o.CostUSDPerVideo(), Paid: paidOf(o), EstimatedDrainSeconds: o.Drain.Seconds,
 			DrainLeavesOut: leftOutOf(o),
 		}}, nil
 	})

@@ -166,8 +166,8 @@ func chartsOf(past []*history.Figures) []ui.ChartData {
 			plain("GPUs", "accent", "GPU_UTILIZATION"), plain("goodput", "good", "GOODPUT")),
 		trends.New("failures", "Failure rate", "%", "/dead-letters", past, plain("failed", "bad", "FAILURE_RATE")),
 		trends.New("preemptions", "Preemptions", "/h", "/pools", past, plain("preempted", "warn", "PREEMPTIONS")),
-		trends.New("waste", "GPU hours", "GPU h", "/heatmap", past, plain("all", "good", "GPU_HOURS"),
-			plain("wasted", "bad", "WASTED_GPU_HOURS")),
+		trends.New("waste", "GPU hours", "GPU h", "/heatmap", past, plain("paid", "quiet", "PAID_GPU_HOURS"),
+			plain("useful", "good", "USEFUL_GPU_HOURS"), plain("wasted", "bad", "WASTED_GPU_HOURS")),
 		trends.New("drain", "Time to empty the queues", "s", "/queues", past, plain("drain", "accent", "DRAIN")),
 	}
 }

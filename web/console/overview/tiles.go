@@ -120,24 +120,24 @@ func (v *overview) failedNote() string {
 
 func (v *overview) fleetTiles() []tile {
 	h := v.Hour
-	var waste *float64
-	if good := h.Goodput(); good != nil {
-		waste = new(1 - *good)
-	}
 	tiles := []tile{
 		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job",
 			"/workers", v.fleetLevel()},
 		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h",
 			"What the GPUs report now", "/heatmap", "calm"},
 		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted",
-			"The share of GPU time that was not lost", "/heatmap", queues.LevelOf(waste, someWaste, muchWaste)},
+			"The share of the paid time of the last hour that rendered what was kept", "/heatmap",
+			queues.LevelOf(h.WastedShare(), someWaste, muchWaste)},
 		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), v.preemptionNote(),
 			"Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again",
 			"/pools", queues.LevelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
 	}
 	if v.CostUSDPerHour != nil {
-		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted",
-			"What the workers cost", "/pools", "calm"})
+		note := ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted"
+		if each := h.CostPerVideo(); each != nil {
+			note = fmt.Sprintf("$%.3g per video · ", *each) + note
+		}
+		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), note, "What the machines of the last hour cost", "/pools", "calm"})
 	}
 	return tiles
 }

@@ -48,7 +48,9 @@ type poolShow struct {
 	Reclamations []*capacity.Reclamation
 	// Prices is what a worker cost in the last hours, oldest first.
 	Prices []*capacity.PriceStep
-	Now    time.Time
+	// Paid is what the machines of the last paidHours were paid for.
+	Paid models.Paid
+	Now  time.Time
 }
 
 func (c *controller) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -106,6 +108,11 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 		return nil, err
 	}
 	v.Prices = prices[id]
+	paid, err := c.Reads.History.Paid(ctx, p, paidHours)
+	if err != nil {
+		return nil, err
+	}
+	v.Paid = paid[pool.Name]
 	if v.Reclamations, err = c.Reads.Fleet.Reclamations(ctx, id); err != nil {
 		return nil, err
 	}

@@ -68,11 +68,11 @@ var shownFigures = map[string]shown{
 	"operator_preemptions_per_hour": {overview: perHour("%s by operators")},
 	"submitted_per_minute":          {}, "completed_per_minute": {}, "failure_rate": {}, "wait_seconds_p50": {}, "wait_seconds_p95": {},
 	"render_seconds_p50": {},
-	"render_seconds_p95": {}, "recovery_seconds_p95": {}, "gpu_utilization": {}, "cost_usd_per_hour": {}, "wasted_usd_per_hour": {},
+	"render_seconds_p95": {}, "recovery_seconds_p95": {}, "gpu_utilization": {}, "cost_usd_per_hour": {}, "wasted_usd_per_hour": {}, "cost_usd_per_video": {},
 }
 
 // notFigures are the fields beside the figures.
-var notFigures = map[string]bool{"at": true, "drain_leaves_out": true}
+var notFigures = map[string]bool{"at": true, "drain_leaves_out": true, "paid": true}
 
 // seedFigures makes jobs and workers of all kinds that figures tell apart.
 func seedFigures(t *testing.T, s *strained) {

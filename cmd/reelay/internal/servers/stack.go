@@ -160,6 +160,7 @@ func (s *stack) sources() metrics.Sources {
 		GPUs:    func(ctx context.Context) ([]models.PoolGPUs, error) { return s.readers().Fleet.PoolGPUs(ctx) },
 		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.readers().Fleet.Pools(ctx) },
 		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.readers().Jobs.RecentDrafts(ctx) },
+		Paid:    func(ctx context.Context) ([]*models.PaidTotal, error) { return s.readers().History.PaidTotals(ctx) },
 		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.readers().Queues.Drains(ctx) },
 		Workers: func(ctx context.Context) ([]alerts.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
 		Health:  func(ctx context.Context) (*alerts.Health, error) { return s.readers().History.Health(ctx) },

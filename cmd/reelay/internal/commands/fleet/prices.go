@@ -45,12 +45,33 @@ func printPrice(field func(name, format string, args ...any), p *client.Pool) {
 		}
 		field("price ahead", "$%.4g from %s", step.PricePerHourUsd, text.Moment(step.From.Local(), time.Now()))
 	}
+	if paid := paidWords(p.Paid); paid != "" {
+		field("paid, 24 h", "%s", paid)
+	}
 	if p.LossesPerHour != nil {
 		field("losses", "%.2g per busy hour", *p.LossesPerHour)
 	}
 	if p.Advice != nil {
 		field("advice", "%s, %s", adviceWords(p.Advice), output.Since(&p.Advice.At))
 	}
+}
+
+// paidWords says what machines were paid for, or "" if none were.
+func paidWords(all []client.PaidTime) string {
+	var seconds, usd float64
+	for _, time := range all {
+		seconds, usd = seconds+time.Seconds, usd+time.Usd
+	}
+	if seconds <= 0 {
+		return ""
+	}
+	var parts []string
+	for _, time := range all {
+		if share := max(time.Seconds, 0) / seconds; share >= 0.0005 {
+			parts = append(parts, fmt.Sprintf("%.3g %% %s", 100*share, strings.ToLower(string(time.Class))))
+		}
+	}
+	return fmt.Sprintf("$%.4g for %.3g worker hours: %s", usd, seconds/3600, strings.Join(parts, ", "))
 }
 
 // adviceWords is what a provider says of spot machines.

@@ -96,6 +96,21 @@ func readOverview(ctx context.Context, c *client.Client) (*overview, error) {
 	return now, nil
 }
 
+// goodput is the useful part of what the machines of the last hour were paid for, or nil.
+func goodput(v *client.Overview) *float64 {
+	useful, all := 0.0, 0.0
+	for _, time := range v.Paid {
+		all += time.Seconds
+		if time.Class == client.PaidClassUseful {
+			useful = max(time.Seconds, 0)
+		}
+	}
+	if all <= 0 {
+		return nil
+	}
+	return new(useful / all)
+}
+
 func (o *overview) print(s *output.Screen) error {
 	v := o.Overview
 	for _, line := range []struct {
@@ -113,7 +128,8 @@ func (o *overview) print(s *output.Screen) error {
 			"run p95 " + known(v.RenderSecondsP95, text.Seconds)}},
 		{"fleet", []string{o.fleet(), "GPUs " + known(v.GpuUtilization, percent), preemptionFigure(v),
 			"recovery p95 " + known(v.RecoverySecondsP95, text.Seconds)}},
-		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted"}},
+		{"cost", []string{known(v.CostUsdPerHour, dollars) + " per hour", known(v.WastedUsdPerHour, dollars) + " of it wasted",
+			known(v.CostUsdPerVideo, dollars) + " per video", known(goodput(v), percent) + " of the paid time useful"}},
 	} {
 		if _, err := io.WriteString(s, figures(line.name, line.parts, s.Width)); err != nil {
 			return err
