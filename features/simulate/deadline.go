@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
@@ -30,6 +31,18 @@ func (j *job) class() int { return classOf(j.kind.model, j.needs) }
 
 // lastBoots is the number of boots that count, as in capacity.OnDemandBoots.
 const lastBoots = 20
+
+// start returns how long a new worker of the pool takes, as measured so far.
+func (p *pool) start() fleet.Start {
+	median := func(last []float64, newest int) float64 {
+		last = slices.Sorted(slices.Values(last[max(len(last)-newest, 0):]))
+		if len(last) == 0 {
+			return 0
+		}
+		return last[len(last)/2]
+	}
+	return fleet.NewStart(median(p.boots, lastBoots), median(p.loads, estimate.NewestLoads))
+}
 
 // require sets the requirements of a job that enters a queue, as package change does. A job with
 // slack is checked again when the slack ends.

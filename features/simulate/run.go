@@ -149,7 +149,9 @@ func (s *sim) begin(w *worker, j *job) {
 	p := w.pool
 	a := &attempt{job: j, worker: w, began: s.now, rendering: s.now, ratio: p.ratio, interval: s.interval(p, j.kind.model)}
 	if w.loaded != j.kind.model {
-		a.rendering += s.Machines.Load.draw(p.random.NormFloat64())
+		load := s.Machines.Load.draw(p.random.NormFloat64())
+		p.loads = append(p.loads, load)
+		a.rendering += load
 	}
 	if j.saved {
 		a.rendering += s.Machines.Restore.draw(p.random.NormFloat64())
@@ -182,9 +184,13 @@ func (s *sim) complete(a *attempt) {
 	s.left--
 	s.detach(a)
 	s.lines.release(j.account)
-	if w.noticed {
+	switch {
+	case w.leaves:
 		w.Status, w.since = models.WorkerDraining, s.now
-	} else {
+		s.retire(w)
+	case w.noticed:
+		w.Status, w.since = models.WorkerDraining, s.now
+	default:
 		s.rest(w)
 	}
 	s.dirty()
