@@ -29,6 +29,10 @@ func classOf(model, needs int) int { return model*len(needsOfJobs) + needs }
 
 func (j *job) class() int { return classOf(j.kind.model, j.needs) }
 
+// recheck is after how many seconds the capacity for a job without slack is looked at again, as in
+// package change.
+const recheck = 60
+
 // lastBoots is the number of boots that count, as in capacity.OnDemandBoots.
 const lastBoots = 20
 
@@ -59,10 +63,11 @@ func (s *sim) require(j *job) {
 		j.needs = needsNothing
 		return
 	case until <= s.now:
-		j.needs = s.possible(j, needsSafeNow, needsNow)
-		return
+		j.needs = s.possible(j, needsSafeNow, needsNow, (*pool).free)
+		until = min(s.now+recheck, j.finishBy)
+	default:
+		j.needs = s.possible(j, needsCheap, needsNothing, func(p *pool, _ time.Time) bool { return p.MaxWorkers > 0 })
 	}
-	j.needs = s.possible(j, needsCheap, needsNothing)
 	turn := j.queuing
 	s.later(until, func() {
 		if j.state != queued || j.queuing != turn {
@@ -79,10 +84,15 @@ func (s *sim) require(j *job) {
 	})
 }
 
-// possible returns needs if a pool can meet them, and otherwise the alternative.
-func (s *sim) possible(j *job, needs, otherwise int) int {
-	class := classOf(j.kind.model, needs)
-	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && p.MaxWorkers > 0 && p.offer.ServesLane(j.lane) }) {
+// free reports whether a worker of the pool is idle or can be booted now.
+func (p *pool) free(now time.Time) bool {
+	return len(p.idle) > 0 || len(p.workers) < p.MaxWorkers && !p.BackoffUntil.After(now) && !p.NotBooting() && !fleet.OutsideHours(p.Pool, now)
+}
+
+// possible returns needs if a pool with room can meet them, and otherwise the alternative.
+func (s *sim) possible(j *job, needs, otherwise int, room func(*pool, time.Time) bool) int {
+	class, now := classOf(j.kind.model, needs), clock(s.now)
+	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && room(p, now) && p.offer.ServesLane(j.lane) }) {
 		return needs
 	}
 	return otherwise
