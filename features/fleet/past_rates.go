@@ -36,12 +36,12 @@ var voluntary = []string{lease.LeavesFewer, lease.LeavesDear, lease.LeavesPaused
 func (o *pastRates) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(s.pools) > 0 {
-		if age := s.now.Sub(o.at); age < 0 || age >= pastRatesAge {
-			if err := o.read(ctx, tx, s.now); err != nil {
-				return fmt.Errorf("read what is expected: %w", err)
-			}
+	if age := s.now.Sub(o.at); len(s.pools) > 0 && (age < 0 || age >= pastRatesAge) {
+		if err := o.read(ctx, tx, s.now); err != nil {
+			return fmt.Errorf("read what is expected: %w", err)
 		}
+	}
+	if s.policy != (Policy{}) && len(s.pools) > 0 {
 		patient, err := capacity.CountPatientWorkers(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("count workers with patient jobs: %w", err)
