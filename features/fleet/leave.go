@@ -63,7 +63,8 @@ func (d *decision) stayOf(s *snapshot, all []*decision) stay {
 		return stay{0, fmt.Sprintf("the pool %s costs less and has room for their work", cheaper.pool.Name)}
 	}
 	if perHour, known := s.arrivals(d); known && perHour*start.Hours() < 1 {
-		return stay{0, fmt.Sprintf("about %.1f jobs per hour are expected, and a start takes only %s", perHour, text.Setting(start.Round(time.Second)))}
+		return stay{0, fmt.Sprintf("about %.1f jobs per hour are expected, and a start takes only %s", perHour,
+			text.Setting(start.Round(time.Second)))}
 	}
 	return stay{start, "as long as a boot and a load take"}
 }
@@ -98,7 +99,8 @@ func (s *snapshot) arrivals(d *decision) (perHour float64, known bool) {
 		return 0, false
 	}
 	for _, e := range s.expected {
-		if q := (backlog.QueueDemand{Lane: e.Lane, Kind: backlog.Kind{Model: e.Model}}); takes(d.pool.Offer(s.now), q) && s.runsOn(e.Model, d.pool.GPUType) {
+		q := backlog.QueueDemand{Lane: e.Lane, Kind: backlog.Kind{Model: e.Model}}
+		if takes(d.pool.Offer(s.now), q) && s.runsOn(e.Model, d.pool.GPUType) {
 			perHour, known = perHour+e.JobsPerHour*(1+e.Error), true
 		}
 	}

@@ -53,7 +53,8 @@ func TestPlanOfIdleWorkers(t *testing.T) {
 
 	t.Run("TheyLeaveAtOnceIfNoJobIsExpected", func(t *testing.T) {
 		t.Parallel()
-		rare := snapshot{now: now, pools: []poolState{idleFor("a", 1, 9, 1)}, expected: []Expected{{Lane: "PRO", Model: "m", JobsPerHour: 10, Error: 0.2}}}
+		rare := snapshot{now: now, pools: []poolState{idleFor("a", 1, 9, 1)}}
+		rare.expected = []Expected{{Lane: "PRO", Model: "m", JobsPerHour: 10, Error: 0.2}}
 		often := rare
 		often.expected = []Expected{{Lane: "PRO", Model: "m", JobsPerHour: 60, Error: 0.2}}
 		unknown := rare
@@ -64,7 +65,8 @@ func TestPlanOfIdleWorkers(t *testing.T) {
 		first := plan(rare)[0]
 
 		require.Equal(t, []models.WorkerID{"a1"}, first.drain)
-		require.Equal(t, "Idle workers leave at once: about 12.0 jobs per hour are expected, and a start takes only 1 min 40 s.", first.stay.String())
+		require.Equal(t, "Idle workers leave at once: about 12.0 jobs per hour are expected, and a start takes only 1 min 40 s.",
+			first.stay.String())
 		require.Empty(t, plan(often)[0].drain)
 		require.Empty(t, plan(unknown)[0].drain, "jobs of BATCH are not in the forecast")
 	})

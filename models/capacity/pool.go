@@ -365,7 +365,8 @@ func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []models.PoolID) ([]
 // DrainIdleWorker drains a worker if it is still idle, or also if it is busy, and reports whether it
 // was. A busy worker ends its job first.
 func DrainIdleWorker(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string, busyToo bool) (bool, error) {
-	err := postgres.MustChange(tx.NewRaw("UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND (status = 'IDLE' OR ? AND status = 'BUSY')",
+	err := postgres.MustChange(tx.NewRaw(
+		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND (status = 'IDLE' OR ? AND status = 'BUSY')",
 		reason, id, busyToo).Exec(ctx))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
