@@ -2912,11 +2912,12 @@ type Pool struct {
 	// The lanes that the pool serves. Empty means all.
 	Tiers []Tier `json:"tiers"`
 	// See PoolInput.
-	Zones                    []string `json:"zones"`
-	MachineType              *string  `json:"machineType"`
-	ScaleDownCooldownSeconds int      `json:"scaleDownCooldownSeconds"`
-	BootLimitSeconds         int      `json:"bootLimitSeconds"`
-	PricePerHourUsd          float64  `json:"pricePerHourUsd"`
+	Zones       []string `json:"zones"`
+	MachineType *string  `json:"machineType"`
+	// See PoolInput. Null: the scaler decides. PoolExplanation.idleSeconds is what applies now.
+	ScaleDownCooldownSeconds *int    `json:"scaleDownCooldownSeconds"`
+	BootLimitSeconds         int     `json:"bootLimitSeconds"`
+	PricePerHourUsd          float64 `json:"pricePerHourUsd"`
 	// What a worker costs now. pricePerHourUsd is what the operator wrote.
 	Price PoolPrice `json:"price"`
 	// What the machines of the last hours (1 to 720) were paid for, by class.
@@ -3038,11 +3039,17 @@ type PoolExplanation struct {
 	// How many workers the pool has that are not draining, and how many it should have.
 	Workers int `json:"workers"`
 	Desired int `json:"desired"`
-	// How many workers a round would boot and drain now. Idle workers are drained after the pool's cooldown.
-	Boot   int             `json:"boot"`
-	Drain  int             `json:"drain"`
-	Reason string          `json:"reason"`
-	Inputs json.RawMessage `json:"inputs"`
+	// How many workers a round would boot and drain now. Idle workers are drained after idleSeconds.
+	Boot   int    `json:"boot"`
+	Drain  int    `json:"drain"`
+	Reason string `json:"reason"`
+	// How long an idle worker above the minimum stays now, and why: a sentence.
+	IdleSeconds float64 `json:"idleSeconds"`
+	IdleReason  string  `json:"idleReason"`
+	// What the pool's idle workers cost per hour that are kept as warmWorkers, and for the reserve of the region, at the present price.
+	WarmCostPerHourUsd    float64         `json:"warmCostPerHourUsd"`
+	ReserveCostPerHourUsd float64         `json:"reserveCostPerHourUsd"`
+	Inputs                json.RawMessage `json:"inputs"`
 }
 
 // PoolPrice includes the requested fields of the GraphQL type PoolPrice.
@@ -12744,6 +12751,10 @@ fragment PoolExplanation on PoolExplanation {
 	boot
 	drain
 	reason
+	idleSeconds
+	idleReason
+	warmCostPerHourUsd
+	reserveCostPerHourUsd
 	inputs
 }
 `

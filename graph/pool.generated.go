@@ -697,11 +697,11 @@ func (ec *executionContext) _Pool_scaleDownCooldownSeconds(ctx context.Context, 
 			return obj.IdleSeconds, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
-			return ec.marshalNInt2int(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint(ctx, selections, v)
 		},
 		true,
-		true,
+		false,
 	)
 }
 func (ec *executionContext) fieldContext_Pool_scaleDownCooldownSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
@@ -2159,6 +2159,98 @@ func (ec *executionContext) fieldContext_PoolExplanation_reason(_ context.Contex
 	return graphql.NewScalarFieldContext("PoolExplanation", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _PoolExplanation_idleSeconds(ctx context.Context, field graphql.CollectedField, obj *fleet.Explanation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolExplanation_idleSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.IdleSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolExplanation_idleSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolExplanation", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolExplanation_idleReason(ctx context.Context, field graphql.CollectedField, obj *fleet.Explanation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolExplanation_idleReason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.IdleReason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolExplanation_idleReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolExplanation", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _PoolExplanation_warmCostPerHourUsd(ctx context.Context, field graphql.CollectedField, obj *fleet.Explanation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolExplanation_warmCostPerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WarmCostPerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolExplanation_warmCostPerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolExplanation", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _PoolExplanation_reserveCostPerHourUsd(ctx context.Context, field graphql.CollectedField, obj *fleet.Explanation) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_PoolExplanation_reserveCostPerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReserveCostPerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_PoolExplanation_reserveCostPerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("PoolExplanation", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _PoolExplanation_inputs(ctx context.Context, field graphql.CollectedField, obj *fleet.Explanation) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2597,9 +2689,6 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 	if _, present := asMap["warmWorkers"]; !present {
 		asMap["warmWorkers"] = 0
 	}
-	if _, present := asMap["scaleDownCooldownSeconds"]; !present {
-		asMap["scaleDownCooldownSeconds"] = 300
-	}
 	if _, present := asMap["bootLimitSeconds"]; !present {
 		asMap["bootLimitSeconds"] = 600
 	}
@@ -2740,7 +2829,7 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 			it.WarmWorkers = data
 		case "scaleDownCooldownSeconds":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("scaleDownCooldownSeconds"))
-			data, err := ec.unmarshalNInt2int(ctx, v)
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -3017,7 +3106,7 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "scaleDownCooldownSeconds":
 			out.Values[i] = ec._Pool_scaleDownCooldownSeconds(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "bootLimitSeconds":
@@ -3637,6 +3726,26 @@ func (ec *executionContext) _PoolExplanation(ctx context.Context, sel ast.Select
 			}
 		case "reason":
 			out.Values[i] = ec._PoolExplanation_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "idleSeconds":
+			out.Values[i] = ec._PoolExplanation_idleSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "idleReason":
+			out.Values[i] = ec._PoolExplanation_idleReason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "warmCostPerHourUsd":
+			out.Values[i] = ec._PoolExplanation_warmCostPerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reserveCostPerHourUsd":
+			out.Values[i] = ec._PoolExplanation_reserveCostPerHourUsd(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -1920,6 +1920,14 @@ func (ec *executionContext) childFields_PoolExplanation(ctx context.Context, fie
 		return ec.fieldContext_PoolExplanation_drain(ctx, field)
 	case "reason":
 		return ec.fieldContext_PoolExplanation_reason(ctx, field)
+	case "idleSeconds":
+		return ec.fieldContext_PoolExplanation_idleSeconds(ctx, field)
+	case "idleReason":
+		return ec.fieldContext_PoolExplanation_idleReason(ctx, field)
+	case "warmCostPerHourUsd":
+		return ec.fieldContext_PoolExplanation_warmCostPerHourUsd(ctx, field)
+	case "reserveCostPerHourUsd":
+		return ec.fieldContext_PoolExplanation_reserveCostPerHourUsd(ctx, field)
 	case "inputs":
 		return ec.fieldContext_PoolExplanation_inputs(ctx, field)
 	}

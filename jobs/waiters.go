@@ -5,11 +5,12 @@ import (
 	"sync"
 
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
-// Waiters are the lease calls that wait in this process. A wake goes to a single one: the call
-// that has waited longest for such a job, first among workers that have its model in memory.
+// Waiters are the lease calls that wait in this process. A wake goes to a single one: the call of the
+// worker on which such a job costs least, and among those that has waited longest.
 type Waiters struct {
 	mu        sync.Mutex
 	waiting   []*waiter // in order of arrival
@@ -19,8 +20,9 @@ type Waiters struct {
 type waiter struct {
 	worker models.WorkerID
 	Kind   string
-	warm   []string // the models in its memory
 	reach  catalogue.Capability
+	cost   func(model string) estimate.StartCost
+	costs  map[string]estimate.StartCost // by model, as far as they were asked for
 	// Woken holds one wake: what work there is, or none to have a look.
 	Woken chan Work
 }
@@ -33,10 +35,11 @@ type Work struct {
 
 // Join adds a worker's lease call. The caller must look for work after it, so that no job is
 // missed in between.
-func (w *Waiters) Join(worker *models.Worker, reach catalogue.Capability) *waiter {
+// cost returns what a job of a model costs on the worker.
+func (w *Waiters) Join(worker *models.Worker, reach catalogue.Capability, cost func(model string) estimate.StartCost) *waiter {
 	me := &waiter{
 		worker: worker.ID, reach: reach, Woken: make(chan Work, 1),
-		Kind: worker.Key(), warm: worker.WarmModels,
+		Kind: worker.Key(), cost: cost, costs: map[string]estimate.StartCost{},
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,15 +66,38 @@ func (w *Waiters) Leave(me *waiter) {
 	}
 }
 
-// Wake wakes one call that waits for jobs like those of an account in the queue, of a worker that
-// has the model in memory if there is one, and tells whether there was a call.
+// Wake wakes one call that waits for jobs like those of an account in the queue, of the worker on
+// which they cost least, and tells whether there was a call.
 func (w *Waiters) Wake(queue models.Queue, account models.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := Work{queue, account}
-	return slices.ContainsFunc(w.waiting, func(other *waiter) bool {
-		return slices.Contains(other.warm, queue.Model) && other.serves(found) && other.wake(found)
-	}) || slices.ContainsFunc(w.waiting, func(other *waiter) bool { return other.serves(found) && other.wake(found) })
+	serves := map[string]bool{} // by kind of worker
+	var best *waiter
+	for _, other := range w.waiting {
+		if len(other.Woken) > 0 {
+			continue
+		}
+		does, known := serves[other.Kind]
+		if !known {
+			does = other.serves(found)
+			serves[other.Kind] = does
+		}
+		if does && (best == nil || other.costOf(queue.Model).Compare(best.costOf(queue.Model)) < 0) {
+			best = other
+		}
+	}
+	return best != nil && best.wake(found)
+}
+
+// costOf returns what a job of a model costs on the worker of the call.
+func (me *waiter) costOf(model string) estimate.StartCost {
+	cost, known := me.costs[model]
+	if !known {
+		cost = me.cost(model)
+		me.costs[model] = cost
+	}
+	return cost
 }
 
 // PassOn wakes the next call after one whose worker may not have the job. It stops at the last

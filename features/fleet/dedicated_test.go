@@ -208,6 +208,6 @@ func finish(t *testing.T, s *jobstest.Stack, worker jobs.Principal, got *lease.L
 
 // inYAML is a pool as a file has it.
 func inYAML(spec capacity.PoolSpec) string {
-	return fmt.Sprintf("  - {name: %s, provider: %s, region: %s, gpuType: %s, models: %s, maxWorkers: %d, accounts: %s, scaleDownCooldownSeconds: %d}\n",
-		spec.Name, spec.Provider, spec.Region, spec.GPUType, spec.Models, spec.MaxWorkers, spec.Accounts, spec.IdleSeconds)
+	return fmt.Sprintf("  - {name: %s, provider: %s, region: %s, gpuType: %s, models: %s, maxWorkers: %d, accounts: %s}\n",
+		spec.Name, spec.Provider, spec.Region, spec.GPUType, spec.Models, spec.MaxWorkers, spec.Accounts)
 }

@@ -27,7 +27,13 @@ type Explanation struct {
 	Boot, Drain int
 	// Reason is a sentence.
 	Reason string
-	Demand Demand
+	// IdleSeconds is how long an idle worker above the minimum stays, and IdleReason why: a sentence.
+	IdleSeconds float64
+	IdleReason  string
+	// WarmCostPerHourUSD and ReserveCostPerHourUSD are what the workers cost that the pool keeps for
+	// its WarmWorkers and for the reserve of its region.
+	WarmCostPerHourUSD, ReserveCostPerHourUSD float64
+	Demand                                    Demand
 }
 
 // Explain returns what the scaler would do with a pool now. For a pool of the provider static it
@@ -84,7 +90,8 @@ func (s *Pools) explain(ctx context.Context, match func(*capacity.Pool) bool) (*
 		if match(d.pool) {
 			return &Explanation{
 				Pool: d.pool, At: state.now, Workers: d.have(), Desired: d.workers, Boot: d.create(), Drain: len(d.drain), Reason: d.reason,
-				Demand: d.demand,
+				IdleSeconds: d.stay.limit.Seconds(), IdleReason: d.stay.String(), WarmCostPerHourUSD: d.costOf(d.demand.Warm),
+				ReserveCostPerHourUSD: d.costOf(d.reserved), Demand: d.demand,
 			}, nil
 		}
 	}

@@ -33,7 +33,7 @@ func onGCE(t *testing.T, wait time.Duration) (*jobstest.Stack, *fleet.Scaler, *f
 	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "ltx", Provider: gce.Name, Region: "us-central1", Zones: []string{"us-central1-a", "us-central1-b"}, GPUType: "L4",
 		MachineType:   "g2-standard-4",
-		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: 2, MaxWorkers: 2, IdleSeconds: 60,
+		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: 2, MaxWorkers: 2, IdleSeconds: new(60),
 		Settings: []byte(`{"project": "` + fakegce.Project + `", "image": "projects/test-project/global/images/i", "container": "c"}`),
 	}}
 	require.NoError(t, gce.CheckPool(pool))

@@ -261,9 +261,9 @@ func (s *Scaler) mark(ctx context.Context, l *listing, instances []Instance, set
 	return nil
 }
 
-// leaving returns how many workers' places of a pool's machines are paid for without a worker that
+// vacant returns how many workers' places of a pool's machines are paid for without a worker that
 // could take a job: machines that end, and those of workers that drain or are lost.
-func (p *poolState) leaving() int {
+func (p *poolState) vacant() int {
 	places := map[string]int{}
 	for _, m := range p.machines {
 		places[m.InstanceID] = m.Workers

@@ -58,6 +58,8 @@ type poolState struct {
 	machines []*capacity.Machine
 	// patient is how many of the busy workers run jobs without a wait target, or with slack.
 	patient int
+	// start is how long its new workers take until they can render.
+	start Start
 	// frozen is why the scaler cannot change the pool's workers now, or "". The workers still
 	// count.
 	frozen string
@@ -87,6 +89,8 @@ type Demand struct {
 	Booting int `json:"booting"`
 	Idle    int `json:"idle"`
 	Busy    int `json:"busy"`
+	// StartSeconds is how long a new worker takes until it can render.
+	StartSeconds float64 `json:"startSeconds,omitempty"`
 	// Quarantined is how many idle workers get no jobs. Max excludes them.
 	Quarantined int `json:"quarantined,omitempty"`
 	// Leaving is for how many workers there are machines that end, or whose workers drain or are lost. Max
@@ -112,14 +116,16 @@ type LaneDemand struct {
 	Due int `json:"due,omitempty"`
 	// Slack is how many of them have slack, and wait for cheap capacity.
 	Slack int `json:"slack,omitempty"`
+	// Soon is how many of them start on running workers long before the wait target: they need no others.
+	Soon int `json:"soon,omitempty"`
+	// Late is how many of the others are more than the workers start in time that have booted.
+	Late int `json:"late,omitempty"`
 
-	dueSeconds, slackSeconds float64 // GPU seconds of these
+	need, slackNeed int // workers: for all, and for those with slack
 }
 
 // workers is how many workers the jobs need.
-func (l LaneDemand) workers() int {
-	return l.Due + workersFor(l.Lane, float64(l.Depth-l.Due), l.GPUSeconds-l.dueSeconds)
-}
+func (l LaneDemand) workers() int { return l.need }
 
 // patient returns how many workers are needed for jobs that can wait: those without a wait target,
 // and those with slack.
@@ -127,12 +133,13 @@ func (l LaneDemand) patient() int {
 	if jobs.Policies[l.Lane].WaitTarget == jobs.NoTarget {
 		return l.workers() - l.Due
 	}
-	return workersFor(l.Lane, float64(l.Slack), l.slackSeconds)
+	return l.slackNeed
 }
 
 // decision is the scaler's plan for one pool, with its reasons.
 type decision struct {
 	pool    *capacity.Pool
+	state   poolState
 	now     time.Time
 	demand  Demand
 	need    int    // for the jobs that run, wait and are expected
@@ -143,7 +150,11 @@ type decision struct {
 	waits   string // why the pool gets no more workers for a while, or ""
 	cheaper string // what jobs of BATCH wait for instead of new workers, or ""
 	reason  string
-	drain   []models.WorkerID // idle workers to drain, longest idle first
+	start   Start
+	// reserved is how many of the workers are a part of the region's reserve.
+	reserved int
+	stay     stay
+	drain    []models.WorkerID // workers to drain, longest idle first
 }
 
 // have returns how many workers of the pool are not draining.
@@ -155,7 +166,7 @@ func plan(s snapshot) []*decision {
 	shares := share(s)
 	var all []*decision
 	for i, p := range s.pools {
-		d := &decision{pool: p.pool, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen,
+		d := &decision{pool: p.pool, state: p, start: p.start, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen,
 			waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
 		d.count()
 		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
@@ -164,9 +175,11 @@ func plan(s snapshot) []*decision {
 		all = append(all, d)
 	}
 	mix(s, all)
-	for i, d := range all {
+	for _, d := range all {
 		d.size()
-		d.drain = longIdle(s.pools[i], s.now, d.have()-d.workers, d.closed != "")
+	}
+	leave(s, all)
+	for _, d := range all {
 		d.explainMachines()
 	}
 	return all
@@ -266,20 +279,28 @@ func (d *decision) grow() string {
 	return "its provider did not have all machines before, and is now asked for " + text.Count(n, "machine")
 }
 
-// workersFor returns how many workers start a lane's jobs within its wait target.
-func workersFor(lane models.Tier, depth, gpuSeconds float64) int {
-	if depth <= 0 {
+// over returns how many workers start jobs within the wait target of their lane, if the workers can
+// begin after a start.
+func (l load) over(lane models.Tier, start time.Duration) float64 {
+	if l.depth <= 0 {
 		return 0
 	}
 	switch target := jobs.Policies[lane].WaitTarget; target {
 	case 0:
-		return int(math.Ceil(depth))
+		return l.depth
 	case jobs.NoTarget:
 		return 1
 	default:
-		return int(math.Ceil(min(depth, gpuSeconds/target.Seconds())))
+		return min(l.depth, l.gpuSeconds/max(target-start, target/leastOfTarget).Seconds())
 	}
 }
+
+const (
+	// leastOfTarget is the divisor of a wait target that remains at least after a start.
+	leastOfTarget = 10
+	// soonOfTarget is the divisor of a wait target within which jobs count as starting soon.
+	soonOfTarget = 10
+)
 
 // closedNow reports whether a pool may have no workers now, and why.
 func closedNow(p *capacity.Pool, now time.Time) (why string, closed bool) {
@@ -330,20 +351,23 @@ type poolShare struct {
 	waits               string // why it gets no more workers for a while, or ""
 	tries               string // why it boots one machine at a time, or ""
 	frozen              bool
+	dear                bool // its price is above its limit
 	patient             int
 	expected            []Expected
 	price               float64
 	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
 	booting, idle, busy int
+	soon                float64 // jobs that its running workers start soon
+	start               Start
 	quarantined         int // idle, but they get no jobs
 	leaving             int // see Demand.Leaving
 	lanes               map[models.Tier]*laneShare
 }
 
-// laneShare contains the jobs of a lane. due and slack are parts of them: see LaneDemand.
+// laneShare contains the jobs of a lane. due, slack, soon and late are parts of them: see LaneDemand.
 type laneShare struct {
 	load
-	due, slack load
+	due, slack, soon, late load
 }
 
 type load struct{ depth, gpuSeconds float64 }
@@ -363,15 +387,28 @@ func (l *laneShare) add(needs models.Needs, depth, gpuSeconds float64) {
 	}
 }
 
-// of returns the jobs as a demand.
-func (l *laneShare) of(lane models.Tier) LaneDemand {
+// of returns the jobs as a demand on workers that take so long to start.
+func (l *laneShare) of(lane models.Tier, start time.Duration) LaneDemand {
 	n := func(depth float64) int { return int(math.Round(depth)) }
-	return LaneDemand{lane, n(l.depth), l.gpuSeconds, n(l.due.depth), n(l.slack.depth), l.due.gpuSeconds, l.slack.gpuSeconds}
+	return LaneDemand{Lane: lane, Depth: n(l.depth), GPUSeconds: l.gpuSeconds, Due: n(l.due.depth), Slack: n(l.slack.depth),
+		Soon: n(l.soon.depth), Late: n(l.late.depth),
+		need: l.workers(lane, start), slackNeed: int(math.Ceil(l.slack.over(lane, 0) - 1e-9))}
 }
 
-// workers is how many workers the jobs need.
-func (l *laneShare) workers(lane models.Tier) int {
-	return int(math.Ceil(l.due.depth)) + workersFor(lane, l.depth-l.due.depth, l.gpuSeconds-l.due.gpuSeconds)
+// workers is how many workers the jobs need, if a new one can begin after a start.
+func (l *laneShare) workers(lane models.Tier, start time.Duration) int {
+	rest := l.rest()
+	n := rest.over(lane, 0)
+	if jobs.Policies[lane].WaitTarget > 0 {
+		rest.add(-l.late.depth, -l.late.gpuSeconds)
+		n = rest.over(lane, 0) + l.late.over(lane, start)
+	}
+	return int(math.Ceil(l.due.depth-1e-9)) + int(math.Ceil(n-1e-9))
+}
+
+// rest returns the jobs that need workers within their wait target.
+func (l *laneShare) rest() load {
+	return load{l.depth - l.due.depth - l.soon.depth, l.gpuSeconds - l.due.gpuSeconds - l.soon.gpuSeconds}
 }
 
 // share assigns the jobs of each queue to pools that can run them: lane by lane, first to present
@@ -415,6 +452,13 @@ func divide(q backlog.QueueDemand, pools []*poolShare, s snapshot) {
 		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
 	}}
 	for _, p := range pools {
+		line.startSoon(p)
+	}
+	for _, p := range pools {
+		line.fill(p, min(p.idle+p.busy, p.most()))
+	}
+	line.late = true
+	for _, p := range pools {
 		line.fill(p, p.present())
 	}
 	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget && !q.Needs.Now() && !s.impatient {
@@ -434,6 +478,23 @@ type waitingLine struct {
 	left    float64
 	now     time.Time
 	seconds func(*poolShare) float64 // of one job
+	late    bool                     // workers that have booted do not start the jobs that are left in time
+}
+
+// startSoon assigns to a pool the jobs that its running workers start within a part of the wait target,
+// since they end other jobs.
+func (l *waitingLine) startSoon(p *poolShare) {
+	target, each := jobs.Policies[l.lane].WaitTarget, l.seconds(p)
+	if target <= 0 || each <= 0 || l.needs.Now() {
+		return
+	}
+	n := min(l.left, math.Floor(float64(p.busy)*target.Seconds()/soonOfTarget/each-p.soon))
+	if n < 1 {
+		return
+	}
+	p.soon += n
+	p.lanes[l.lane].soon.add(n, n*each)
+	l.give(p, n)
 }
 
 // fill assigns to a pool the jobs that up to limit workers start within the wait target.
@@ -443,6 +504,9 @@ func (l *waitingLine) fill(p *poolShare, limit int) {
 
 func (l *waitingLine) give(p *poolShare, n float64) {
 	p.lanes[l.lane].add(l.needs, n, n*l.seconds(p))
+	if l.late && !l.needs.Now() {
+		p.lanes[l.lane].late.add(n, n*l.seconds(p))
+	}
 	l.left -= n
 }
 
@@ -450,10 +514,11 @@ func newPoolShare(p poolState, now time.Time) *poolShare {
 	s := &poolShare{pool: p.pool, lanes: map[models.Tier]*laneShare{}}
 	s.closed, _ = closedNow(p.pool, now)
 	s.waits, s.frozen, s.price, s.patient = waitsNow(p, now), p.frozen != "", p.pool.PriceAt(now), p.patient
+	s.start, s.dear = p.start, tooDear(p.pool, now) != ""
 	if b := &p.pool.PoolBoots; b.NotBooting() && !b.BootRetryAt.After(now) {
 		s.tries = notBootingNow(b) + "; one is tried"
 	}
-	s.leaving = p.leaving()
+	s.leaving = p.vacant()
 	for _, lane := range models.Tiers {
 		s.lanes[lane] = &laneShare{}
 	}
@@ -480,7 +545,12 @@ func (p *poolShare) present() int {
 }
 
 // least returns how many workers the pool keeps in any case.
-func (p *poolShare) least() int { return min(p.open(p.pool.MinWorkers), p.most()) }
+func (p *poolShare) least() int {
+	if p.dear {
+		return 0
+	}
+	return min(p.open(p.pool.MinWorkers), p.most())
+}
 
 // open returns n, or 0 if the pool is closed.
 func (p *poolShare) open(n int) int {
@@ -493,6 +563,9 @@ func (p *poolShare) open(n int) int {
 // most returns how many workers the pool may have.
 func (p *poolShare) most() int {
 	most := max(0, p.open(p.pool.MaxWorkers)-p.quarantined-p.leaving)
+	if p.dear {
+		return min(p.booting+p.busy, most) // the idle ones leave
+	}
 	if p.waits != "" {
 		return min(p.booting+p.idle+p.busy, most)
 	}
@@ -507,17 +580,21 @@ func (p *poolShare) most() int {
 func (p *poolShare) fits(l *waitingLine, limit int) float64 {
 	room, taken := limit-p.busy-p.others(l.lane), p.lanes[l.lane]
 	if l.needs.Now() {
-		return float64(max(0, room-taken.workers(l.lane)))
+		return float64(max(0, room-taken.workers(l.lane, p.start.total())))
 	}
 	if room -= int(math.Ceil(taken.due.depth)); room <= 0 {
 		return 0
 	}
-	each := float64(room) - (taken.depth - taken.due.depth) // a worker for each job is always enough
+	rest := taken.rest()
+	each := float64(room) - rest.depth // a worker for each job is always enough
 	switch target, seconds := jobs.Policies[l.lane].WaitTarget, l.seconds(p); {
 	case target == jobs.NoTarget, target > 0 && seconds <= 0:
 		return l.left
 	case target > 0:
-		each = max(each, math.Floor((float64(room)*target.Seconds()-(taken.gpuSeconds-taken.due.gpuSeconds))/seconds))
+		if l.late {
+			target = max(target-p.start.total(), target/leastOfTarget)
+		}
+		each = max(each, math.Floor((float64(room)*target.Seconds()-rest.gpuSeconds)/seconds))
 	}
 	return max(0, each)
 }
@@ -527,7 +604,7 @@ func (p *poolShare) others(lane models.Tier) int {
 	n := 0
 	for other, l := range p.lanes {
 		if other != lane {
-			n += l.workers(other)
+			n += l.workers(other, p.start.total())
 		}
 	}
 	return n
@@ -536,10 +613,11 @@ func (p *poolShare) others(lane models.Tier) int {
 // demand returns the pool's share, with rounded numbers of jobs.
 func (p *poolShare) demand() Demand {
 	d := Demand{Min: p.least(), Max: p.most(), Warm: p.open(p.pool.WarmWorkers), PricePerHourUSD: p.price, Booting: p.booting, Idle: p.idle,
-		Busy: p.busy, Quarantined: p.quarantined, Leaving: p.leaving, Queues: []LaneDemand{}, Patient: p.patient, Expected: p.expected}
+		Busy: p.busy, StartSeconds: p.start.total().Seconds(), Quarantined: p.quarantined, Leaving: p.leaving, Queues: []LaneDemand{},
+		Patient: p.patient, Expected: p.expected}
 	for _, lane := range models.Tiers {
 		if l := p.lanes[lane]; l.depth > 0 {
-			d.Queues = append(d.Queues, l.of(lane))
+			d.Queues = append(d.Queues, l.of(lane, p.start.total()))
 		}
 	}
 	return d

@@ -238,8 +238,8 @@ func TestPlanUsesTheRenderTimesOfEachPool(t *testing.T) {
 
 	got := plan(snapshot{pools: []poolState{slow, fast}, queues: []backlog.QueueDemand{queueOf("ENTERPRISE", "m", 7, 70)}, times: times})
 
-	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 1, GPUSeconds: 30}}, got[0].demand.Queues)
-	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 6, GPUSeconds: 60}}, got[1].demand.Queues)
+	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 1, GPUSeconds: 30, Late: 1, need: 1}}, got[0].demand.Queues)
+	require.Equal(t, []LaneDemand{{Lane: "ENTERPRISE", Depth: 6, GPUSeconds: 60, Late: 6, need: 2}}, got[1].demand.Queues)
 	require.Equal(t, 2, got[1].workers)
 }
 
@@ -248,7 +248,7 @@ func TestPlanDrainsTheLongestIdle(t *testing.T) {
 
 	now := time.Now()
 	p := poolOf(1, 4, "m", busy, idle, idle, idle)
-	p.pool.IdleSeconds = 60
+	p.pool.IdleSeconds = new(60)
 	for i, id := range []models.WorkerID{"busy", "for 61 s", "for 90 s", "for 59 s"} {
 		p.workers[i].ID = id
 	}

@@ -384,8 +384,9 @@ func checkNumbers(spec capacity.PoolSpec) error {
 		return apierror.Invalid("minWorkers", "minWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
 	case spec.WarmWorkers < 0 || spec.WarmWorkers > spec.MaxWorkers:
 		return apierror.Invalid("warmWorkers", "warmWorkers must be from 0 to maxWorkers, which is %d.", spec.MaxWorkers)
-	case spec.IdleSeconds < 0 || spec.IdleSeconds > maxCooldownSeconds:
-		return apierror.Invalid("scaleDownCooldownSeconds", "scaleDownCooldownSeconds must be from 0 to %d.", maxCooldownSeconds)
+	case spec.IdleSeconds != nil && (*spec.IdleSeconds < 0 || *spec.IdleSeconds > maxCooldownSeconds):
+		return apierror.Invalid("scaleDownCooldownSeconds",
+			"scaleDownCooldownSeconds must be from 0 to %d. Leave it out to let the scaler decide.", maxCooldownSeconds)
 	case spec.BootLimitSeconds < 1 || spec.BootLimitSeconds > maxCooldownSeconds:
 		return apierror.Invalid("bootLimitSeconds", "bootLimitSeconds must be from 1 to %d.", maxCooldownSeconds)
 	case math.IsNaN(spec.PricePerHourUSD) || spec.PricePerHourUSD < 0 || spec.PricePerHourUSD > maxPricePerHour:

@@ -23,9 +23,6 @@ import (
 // maxFilePools is how many pools one file may have.
 const maxFilePools = 200
 
-// DefaultCooldownSeconds is the default of a pool's IdleSeconds.
-const DefaultCooldownSeconds = 300
-
 // PoolFile is a file of pools to apply.
 type PoolFile struct {
 	// File is the file's name, for messages.
@@ -51,7 +48,6 @@ type PoolChange struct {
 
 type filePool struct {
 	capacity.PoolSpec `yaml:",inline"`
-	Cooldown          *int              `yaml:"scaleDownCooldownSeconds"`
 	Settings          yamlfile.Document `yaml:"settings"`
 }
 
@@ -161,10 +157,6 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]capacity.PoolS
 func (f filePool) spec() capacity.PoolSpec {
 	spec := f.PoolSpec
 	spec.Settings = json.RawMessage(f.Settings)
-	spec.IdleSeconds = DefaultCooldownSeconds
-	if f.Cooldown != nil {
-		spec.IdleSeconds = *f.Cooldown
-	}
 	if spec.CapacityClass == "" {
 		spec.CapacityClass = models.CapacitySpot
 	}

@@ -90,7 +90,7 @@ func TestPools(t *testing.T) {
 			"maxWorkers":               {func(p *capacity.PoolSpec) { p.MaxWorkers = -1 }, func(p *capacity.PoolSpec) { p.MaxWorkers = 10_001 }},
 			"minWorkers":               {func(p *capacity.PoolSpec) { p.MinWorkers = 5 }, func(p *capacity.PoolSpec) { p.MinWorkers = -1 }},
 			"warmWorkers":              {func(p *capacity.PoolSpec) { p.WarmWorkers = 5 }},
-			"scaleDownCooldownSeconds": {func(p *capacity.PoolSpec) { p.IdleSeconds = -1 }},
+			"scaleDownCooldownSeconds": {func(p *capacity.PoolSpec) { p.IdleSeconds = new(-1) }},
 			"bootLimitSeconds":         {func(p *capacity.PoolSpec) { p.BootLimitSeconds = -1 }},
 			"pricePerHourUsd": {
 				func(p *capacity.PoolSpec) { p.PricePerHourUSD = -1 }, func(p *capacity.PoolSpec) { p.PricePerHourUSD = math.NaN() },
@@ -237,7 +237,7 @@ func TestApplyPools(t *testing.T) {
 		require.Equal(t, "9", string(changed[0].Differences[0].After))
 		pools, err := s.Reads.Fleet.Pools(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, []int{300, 0}, []int{pools[0].IdleSeconds, pools[1].IdleSeconds})
+		require.Equal(t, []*int{nil, new(0)}, []*int{pools[0].IdleSeconds, pools[1].IdleSeconds})
 		require.JSONEq(t, `{"image": "worker-7", "disk": {"gb": 50}}`, string(pools[1].Settings))
 	})
 

@@ -214,7 +214,7 @@ func (q *Quarantiner) replace(ctx context.Context, tx bun.Tx) (drained []models.
 		return nil, fmt.Errorf("look for machines to replace: %w", err)
 	}
 	for _, id := range ids {
-		ok, err := capacity.DrainIdleWorker(ctx, tx, id, "its host is in quarantine: another machine replaces it")
+		ok, err := capacity.DrainIdleWorker(ctx, tx, id, "its host is in quarantine: another machine replaces it", false)
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -190,17 +191,22 @@ func readSnapshot(ctx context.Context, tx bun.Tx, lock capacity.PoolLock, policy
 	return s, nil
 }
 
-// drainIdle drains the workers of all decisions that are still idle, in lock order, and returns
-// them.
+// drainIdle drains the workers of all decisions, in lock order, and returns them: those that are still
+// idle, and of pools that are too dear also busy ones.
 func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[models.WorkerID]bool, error) {
 	var ids []models.WorkerID
+	dear := map[models.WorkerID]bool{}
 	for _, d := range decisions {
 		ids = append(ids, d.drain...)
+		for _, id := range d.drain {
+			dear[id] = tooDear(d.pool, d.now) != ""
+		}
 	}
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		ok, err := capacity.DrainIdleWorker(ctx, tx, id, lease.LeavesFewer)
+		reason := lo.Ternary(dear[id], lease.LeavesDear, lease.LeavesFewer)
+		ok, err := capacity.DrainIdleWorker(ctx, tx, id, reason, dear[id])
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)
 		}

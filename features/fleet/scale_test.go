@@ -114,7 +114,7 @@ func TestScale(t *testing.T) {
 		history := scalingHistory(t, s, pool, 1)
 		require.Equal(t, []int{0, 4}, []int{history[0].From, history[0].To})
 		require.Equal(t, "9 waiting jobs need 9 workers; pool maximum is 4.", history[0].Reason)
-		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9}]}`,
+		require.JSONEq(t, `{"min": 1, "max": 4, "booting": 0, "idle": 0, "busy": 0, "startSeconds": 180, "queues": [{"lane": "CRITICAL", "depth": 9, "gpuSeconds": 9, "late": 9}]}`,
 			string(history[0].Inputs))
 	})
 
@@ -122,16 +122,16 @@ func TestScale(t *testing.T) {
 		t.Parallel()
 
 		s, scaler, provider, _ := scaled(t, 0, 9)
-		s.Exec(t, "UPDATE accounts SET tier = 'ENTERPRISE'")
+		s.Exec(t, "UPDATE accounts SET tier = 'FREE'")
 		for range 9 {
-			s.Submit(t) // a second by the catalogue, and ENTERPRISE jobs may wait 30
+			s.Submit(t) // a second by the catalogue, and FREE jobs may wait 600
 		}
 		s.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples)
-			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 10, 0, 1)`)
+			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 140, 0, 1)`)
 
 		require.NoError(t, scaler.Scale(t.Context()))
 
-		require.Equal(t, 3, provider.Started, "9 jobs of 10 s within 30 s")
+		require.Equal(t, 3, provider.Started, "9 jobs of 140 s within 600 s, of which a boot takes 180")
 	})
 
 	t.Run("DrainsTheLongestIdleWorkerAndNoBusyOne", func(t *testing.T) {

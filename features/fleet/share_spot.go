@@ -18,7 +18,8 @@ type Policy struct {
 	// OnDemandShare is the part, 0 to 1, of a region's needed workers that come from on-demand
 	// pools, as far as these can run what the spot pools run.
 	OnDemandShare float64
-	// Reserve is how many additional workers such a region has, as a part of those needed, 0 to 1.
+	// Reserve is how many additional workers such a region has at most, as a part of those needed, 0
+	// to 1. It has as many as are likely to be preempted while a new worker starts.
 	Reserve float64
 	// If Forecast is set, the scaler boots workers for expected jobs.
 	Forecast bool
@@ -34,6 +35,9 @@ const (
 	// stormyLeast is the minimum number of preemptions for that: one of three workers is not
 	// enough.
 	stormyLeast = 3
+	// priorLosses in priorHours of work are what a region's spot workers are expected to lose before
+	// the rate is known: 5 % per hour.
+	priorLosses, priorHours = 1, 20
 )
 
 // Mix is the division of a region's needed workers among its spot and on-demand pools.
@@ -100,9 +104,14 @@ func servesTargets(p *capacity.Pool) bool {
 
 // covers reports whether an on-demand pool runs all that a spot pool of its region runs.
 func covers(safe, spot *capacity.Pool) bool {
-	return safe.CapacityClass == models.CapacityOnDemand && safe.Region == spot.Region && within(spot.Models, safe.Models) &&
-		(len(safe.Tiers) == 0 || len(spot.Tiers) > 0 && within(spot.Tiers, safe.Tiers)) &&
-		(len(safe.Accounts) == 0 || len(spot.Accounts) > 0 && within(spot.Accounts, safe.Accounts))
+	return safe.CapacityClass == models.CapacityOnDemand && safe.Region == spot.Region && runsAllOf(safe, spot)
+}
+
+// runsAllOf reports whether a pool runs all that another one runs.
+func runsAllOf(p, other *capacity.Pool) bool {
+	return within(other.Models, p.Models) &&
+		(len(p.Tiers) == 0 || len(other.Tiers) > 0 && within(other.Tiers, p.Tiers)) &&
+		(len(p.Accounts) == 0 || len(other.Accounts) > 0 && within(other.Accounts, p.Accounts))
 }
 
 func within[T comparable](some, all []T) bool {
@@ -125,7 +134,7 @@ func (m *mixed) divide(policy Policy, rate capacity.PreemptionRate) {
 		x.halved, share = true, 1-(1-share)/2
 	}
 	x.OnDemand = part(share, need)
-	x.Reserve = max(part(policy.Reserve, need)-warm, 0)
+	x.Reserve = max(min(part(policy.Reserve, need), m.losses(rate))-warm, 0)
 	if x.OnDemand == 0 && x.Reserve == 0 {
 		return
 	}
@@ -138,14 +147,46 @@ func (m *mixed) divide(policy Policy, rate capacity.PreemptionRate) {
 	for _, d := range m.safe {
 		n := d.add(left)
 		left, rest = left-n, rest-n
+		d.reserved = min(n, x.Reserve)
 	}
 	for _, d := range slices.Concat(m.spot, m.safe) {
-		rest -= d.add(max(rest, 0))
+		n := d.add(max(rest, 0))
+		rest, d.reserved = rest-n, d.reserved+n
 	}
 	for _, d := range slices.Backward(m.spot) {
 		n := min(max(-rest, 0), d.urgent())
 		d.moved, rest = d.moved-n, rest+n
 	}
+	m.lend()
+}
+
+// lend has idle spot workers that the region does not need stand in for on-demand workers that would
+// have to boot, until they leave.
+func (m *mixed) lend() {
+	spare := 0
+	for _, d := range m.spot {
+		spare += min(d.demand.Idle, max(0, d.have()-d.need-d.moved-d.demand.Warm))
+	}
+	for _, d := range m.safe {
+		n := min(spare, max(0, d.need+d.moved-d.have()))
+		d.moved, spare = d.moved-n, spare-n
+	}
+}
+
+// losses returns how many of the spot workers are taken away at most while a new worker starts, with a
+// probability of 95 %, at the rate of the last hour.
+func (m *mixed) losses(rate capacity.PreemptionRate) int {
+	perHour := (float64(rate.Preempted) + priorLosses) / (rate.WorkerHours + priorHours)
+	expected := 0.0
+	for _, d := range m.spot {
+		expected += perHour * float64(d.urgent()) * cmp.Or(d.start, NewStart(0, 0)).total().Hours()
+	}
+	n := 0
+	for p, sum := math.Exp(-expected), math.Exp(-expected); sum < 0.95 && p > 0; sum += p {
+		n++
+		p *= expected / float64(n)
+	}
+	return n
 }
 
 // part is a share of workers, rounded down.

@@ -40,6 +40,7 @@ func TestPlanDividesRegions(t *testing.T) {
 		return all
 	}
 	critical := func(n float64) []backlog.QueueDemand { return []backlog.QueueDemand{queueOf("CRITICAL", "m", n, n)} }
+	some := map[string]capacity.PreemptionRate{"r": {Preempted: 2, WorkerHours: 2}}
 	storm := map[string]capacity.PreemptionRate{"r": {Preempted: 3, WorkerHours: 10}}
 
 	for name, c := range map[string]struct {
@@ -55,19 +56,22 @@ func TestPlanDividesRegions(t *testing.T) {
 			"No jobs wait or run; r needs 4 workers, at least 1 of them on-demand."},
 		"TenHaveAReserve": {[]poolState{spot("r", 99), safe("r", 99)}, critical(10), nil, []int{7, 4},
 			"No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"NoReserveWhileFewAreTakenAway": {[]poolState{spot("r", 99), safe("r", 99)}, critical(10),
+			map[string]capacity.PreemptionRate{"r": {WorkerHours: 100}}, []int{7, 3},
+			"No jobs wait or run; r needs 10 workers, at least 3 of them on-demand."},
 		"SpotAlone":                 {[]poolState{spot("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs need 20 workers."},
 		"OnDemandAlone":             {[]poolState{safe("r", 99)}, critical(20), nil, []int{20}, "20 waiting jobs need 20 workers."},
 		"AnotherRegionDoesNotCount": {[]poolState{spot("r", 99), safe("q", 99)}, critical(10), nil, []int{10, 0}, "No jobs wait or run."},
 		"OnDemandIsOut": {[]poolState{spot("r", 99), refused(safe("r", 99))}, critical(10), nil, []int{11, 0},
 			"No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"SpotIsOut": {[]poolState{refused(spot("r", 99)), safe("r", 99)}, critical(10), nil, []int{0, 11},
-			"10 waiting jobs need 10 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"SpotIsOut": {[]poolState{refused(spot("r", 99)), safe("r", 99)}, critical(10), nil, []int{0, 10},
+			"10 waiting jobs need 10 workers; r needs 10 workers, at least 3 of them on-demand."},
 		"OnDemandIsSmall": {[]poolState{spot("r", 99), safe("r", 2)}, critical(10), nil, []int{9, 2},
 			"No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
 		"BusyWorkersStay": {[]poolState{spot("r", 99, many(10, busy)...), safe("r", 99)}, nil, nil, []int{7, 4},
 			"No jobs wait or run; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
-		"BusyOnDemandIsEnough": {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{6, 5},
-			"5 running jobs need 5 workers; r needs 10 workers, at least 3 of them on-demand, and 1 more in reserve."},
+		"BusyOnDemandIsEnough": {[]poolState{spot("r", 99, many(5, busy)...), safe("r", 99, many(5, busy)...)}, nil, nil, []int{5, 5},
+			"5 running jobs need 5 workers; r needs 10 workers, at least 3 of them on-demand."},
 		"BatchPoolsDoNotCount": {[]poolState{batchOnly(spot("r", 99, many(10, busy)...)), safe("r", 99)}, nil, nil, []int{10, 0},
 			"No jobs wait or run."},
 		"JobsWithSlackDoNotCount": {[]poolState{spot("r", 99), safe("r", 99)}, []backlog.QueueDemand{needing("cheap", "", critical(20)[0])}, nil,
@@ -79,6 +83,10 @@ func TestPlanDividesRegions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
+			if c.preempted == nil {
+				c.preempted = some
+			}
 
 			all := plan(snapshot{now: now, pools: c.pools, queues: c.queues, preempted: c.preempted, policy: DefaultPolicy})
 

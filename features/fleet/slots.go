@@ -64,17 +64,12 @@ func rowsOfMachines(pool *capacity.Pool, workers []*models.Worker) (all []*capac
 	return all
 }
 
-// longIdle returns up to n workers that have been idle for the pool's cooldown, longest idle first.
-// They are all workers of their machines, so that the machines can end. In a closed pool, every
-// idle worker leaves.
-func longIdle(p poolState, now time.Time, n int, closed bool) []models.WorkerID {
-	idle := slices.DeleteFunc(slices.Clone(p.workers), func(w *models.Worker) bool {
-		return w.Status != models.WorkerIdle || w.Quarantined(now) || !closed &&
-			now.Sub(w.IdleSince) < time.Duration(p.pool.IdleSeconds)*time.Second
-	})
-	slices.SortFunc(idle, func(a, b *models.Worker) int { return a.IdleSince.Compare(b.IdleSince) })
+// leaving returns up to n idle workers, longest idle first. They are all workers of their machines, so
+// that the machines can end: each has then been idle for the limit. In a closed pool, every idle worker leaves.
+func (p poolState) leaving(now time.Time, n int, limit time.Duration, closed bool) []models.WorkerID {
+	idle := p.longIdle(now, 0, closed)
 	if !closed && perMachine(p.pool) > 1 {
-		idle = onIdleMachines(p.workers, idle, n)
+		idle = onIdleMachines(p.workers, p.longIdle(now, limit, false), n)
 	}
 	var ids []models.WorkerID
 	for _, w := range idle[:min(max(n, 0), len(idle))] {

@@ -31,18 +31,21 @@ func NewSnapshot(now time.Time, queues []backlog.QueueDemand, times estimate.Ren
 		impatient: o.Impatient}
 }
 
-// Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs. The
-// plan uses only the id, the status and the idle time of a worker.
-func (s *snapshot) Add(pool *capacity.Pool, workers []*models.Worker, patient int) {
-	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient})
+// Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs, and
+// new ones take as long as start. The plan uses only the id, the status and the idle time of a worker.
+func (s *snapshot) Add(pool *capacity.Pool, workers []*models.Worker, patient int, start Start) {
+	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient, start: start})
 }
 
 // Decision is the plan for one pool.
 type Decision struct {
 	// Create is how many workers to boot.
 	Create int
-	// Drain lists the idle workers that leave.
+	// Drain lists the workers that leave: idle ones, and of a pool that is too dear also busy ones once
+	// they have ended their jobs.
 	Drain []models.WorkerID
+	// Stay is how long an idle worker of the pool stays.
+	Stay time.Duration
 	// Closed means that the pool may have no workers now.
 	Closed bool
 	Reason string
@@ -52,7 +55,7 @@ type Decision struct {
 func Plan(s *Snapshot) []Decision {
 	var all []Decision
 	for _, d := range plan(*s) {
-		all = append(all, Decision{Create: d.create(), Drain: d.drain, Closed: d.closed != "", Reason: d.reason})
+		all = append(all, Decision{Create: d.create(), Drain: d.drain, Stay: d.stay.limit, Closed: d.closed != "", Reason: d.reason})
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
@@ -28,8 +29,24 @@ func classOf(model, needs int) int { return model*len(needsOfJobs) + needs }
 
 func (j *job) class() int { return classOf(j.kind.model, j.needs) }
 
+// recheck is after how many seconds the capacity for a job without slack is looked at again, as in
+// package change.
+const recheck = 60
+
 // lastBoots is the number of boots that count, as in capacity.OnDemandBoots.
 const lastBoots = 20
+
+// start returns how long a new worker of the pool takes, as measured so far.
+func (p *pool) start() fleet.Start {
+	median := func(last []float64, newest int) float64 {
+		last = slices.Sorted(slices.Values(last[max(len(last)-newest, 0):]))
+		if len(last) == 0 {
+			return 0
+		}
+		return last[len(last)/2]
+	}
+	return fleet.NewStart(median(p.boots, lastBoots), median(p.loads, estimate.NewestLoads))
+}
 
 // require sets the requirements of a job that enters a queue, as package change does. A job with
 // slack is checked again when the slack ends.
@@ -46,10 +63,11 @@ func (s *sim) require(j *job) {
 		j.needs = needsNothing
 		return
 	case until <= s.now:
-		j.needs = s.possible(j, needsSafeNow, needsNow)
-		return
+		j.needs = s.possible(j, needsSafeNow, needsNow, (*pool).free)
+		until = min(s.now+recheck, j.finishBy)
+	default:
+		j.needs = s.possible(j, needsCheap, needsNothing, func(p *pool, _ time.Time) bool { return p.MaxWorkers > 0 })
 	}
-	j.needs = s.possible(j, needsCheap, needsNothing)
 	turn := j.queuing
 	s.later(until, func() {
 		if j.state != queued || j.queuing != turn {
@@ -66,10 +84,15 @@ func (s *sim) require(j *job) {
 	})
 }
 
-// possible returns needs if a pool can meet them, and otherwise the alternative.
-func (s *sim) possible(j *job, needs, otherwise int) int {
-	class := classOf(j.kind.model, needs)
-	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && p.MaxWorkers > 0 && p.offer.ServesLane(j.lane) }) {
+// free reports whether a worker of the pool is idle or can be booted now.
+func (p *pool) free(now time.Time) bool {
+	return len(p.idle) > 0 || len(p.workers) < p.MaxWorkers && !p.BackoffUntil.After(now) && !p.NotBooting() && !fleet.OutsideHours(p.Pool, now)
+}
+
+// possible returns needs if a pool with room can meet them, and otherwise the alternative.
+func (s *sim) possible(j *job, needs, otherwise int, room func(*pool, time.Time) bool) int {
+	class, now := classOf(j.kind.model, needs), clock(s.now)
+	if slices.ContainsFunc(s.pools, func(p *pool) bool { return p.serves[class] && room(p, now) && p.offer.ServesLane(j.lane) }) {
 		return needs
 	}
 	return otherwise

@@ -48,6 +48,7 @@ var Figures = []Figure{
 	{"    saving checkpoints", func(r *Result) string { return r.part(r.SavingSeconds) }},
 	{"    rendered again", func(r *Result) string { return r.part(r.LostSeconds) }},
 	{"  useful (goodput)", func(r *Result) string { return r.part(r.Seconds.Useful) }},
+	{"cost per completed video", func(r *Result) string { return fmt.Sprintf("$%.5f", r.CostPerJobUSD) }},
 	{"cost", func(r *Result) string { return fmt.Sprintf("$%.2f", r.CostUSD) }},
 	{"  of a clairvoyant plan", func(r *Result) string {
 		if r.Clairvoyant == nil {
@@ -67,7 +68,6 @@ var Figures = []Figure{
 		}
 		return fmt.Sprintf("%d of %d", r.Deadlines.Met, r.Deadlines.Jobs)
 	}},
-	{"cost per job", func(r *Result) string { return fmt.Sprintf("$%.5f", r.CostPerJobUSD) }},
 }
 
 // part formats seconds as a share of the paid seconds.

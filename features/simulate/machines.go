@@ -47,19 +47,24 @@ func (s *sim) scale() {
 		var workers []*models.Worker
 		patient := 0
 		for _, w := range p.workers {
-			if !w.noticed {
+			if !w.noticed && !w.leaves {
 				workers = append(workers, &w.Worker)
 				if a := w.attempt; a != nil && (a.lane == models.TierBatch || a.needs == needsCheap) {
 					patient++
 				}
 			}
 		}
-		in.Add(p.Pool, workers, patient)
+		in.Add(p.Pool, workers, patient, p.start())
 	}
 	for i, d := range fleet.Plan(in) {
 		p := s.pools[i]
+		p.stay = d.Stay.Seconds()
 		for _, id := range d.Drain {
-			s.retire(s.byID[id])
+			if w := s.byID[id]; w.attempt != nil {
+				w.leaves = true
+			} else {
+				s.retire(w)
+			}
 		}
 		if d.Closed {
 			for _, w := range slices.Clone(p.workers) {
@@ -95,7 +100,7 @@ func (s *sim) wake() {
 	}
 	for _, p := range s.pools {
 		for _, w := range p.idle {
-			if at := w.since + float64(p.IdleSeconds); at > s.now {
+			if at := w.since + p.stay; at > s.now {
 				next = min(next, at)
 			}
 		}

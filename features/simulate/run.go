@@ -108,31 +108,47 @@ func (s *sim) count(j *job, n float64) {
 	s.queues[lane] += int(n)
 }
 
-// dispatch assigns jobs to the idle workers of each pool. A job goes to an idle worker that has its
-// model loaded, and otherwise to the one that became idle last.
+// dispatch assigns jobs to idle workers: each to the one on which it costs least, and among those of
+// a pool to the one that became idle last.
 func (s *sim) dispatch() {
-	for _, p := range s.pools {
-		for len(p.idle) > 0 {
+	for {
+		var best *worker
+		var least estimate.StartCost
+		for _, p := range s.pools {
+			if len(p.idle) == 0 {
+				continue
+			}
 			first := s.lines.next(p, nil)
 			if first == nil {
-				break
+				continue
 			}
-			i := len(p.idle) - 1
-			for i > 0 && p.idle[i].loaded != first.kind.model {
-				i--
+			w, cost := s.cheapest(p, first)
+			if best == nil || cost.Compare(least) < 0 {
+				best, least = w, cost
 			}
-			w := p.idle[i]
-			if w.loaded != first.kind.model {
-				w = p.idle[len(p.idle)-1]
+		}
+		if best == nil {
+			return
+		}
+		s.begin(best, s.lines.next(best.pool, func(model int) int {
+			if model == best.loaded {
+				return 0
 			}
-			s.begin(w, s.lines.next(p, func(model int) int {
-				if model == w.loaded {
-					return 0
-				}
-				return 1
-			}))
+			return 1
+		}))
+	}
+}
+
+// cheapest returns the idle worker of a pool on which a job costs least.
+func (s *sim) cheapest(p *pool, j *job) (*worker, estimate.StartCost) {
+	w, load := p.idle[len(p.idle)-1], p.start().Load.Seconds()
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if p.idle[i].loaded == j.kind.model {
+			w, load = p.idle[i], 0
+			break
 		}
 	}
+	return w, estimate.NewStartCost(p.PricePerHourUSD, load, j.kind.estimate*p.ratio)
 }
 
 // begin starts a job on an idle worker.
@@ -149,7 +165,9 @@ func (s *sim) begin(w *worker, j *job) {
 	p := w.pool
 	a := &attempt{job: j, worker: w, began: s.now, rendering: s.now, ratio: p.ratio, interval: s.interval(p, j.kind.model)}
 	if w.loaded != j.kind.model {
-		a.rendering += s.Machines.Load.draw(p.random.NormFloat64())
+		load := s.Machines.Load.draw(p.random.NormFloat64())
+		p.loads = append(p.loads, load)
+		a.rendering += load
 	}
 	if j.saved {
 		a.rendering += s.Machines.Restore.draw(p.random.NormFloat64())
@@ -182,9 +200,13 @@ func (s *sim) complete(a *attempt) {
 	s.left--
 	s.detach(a)
 	s.lines.release(j.account)
-	if w.noticed {
+	switch {
+	case w.leaves:
 		w.Status, w.since = models.WorkerDraining, s.now
-	} else {
+		s.retire(w)
+	case w.noticed:
+		w.Status, w.since = models.WorkerDraining, s.now
+	default:
 		s.rest(w)
 	}
 	s.dirty()

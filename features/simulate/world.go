@@ -66,6 +66,8 @@ type pool struct {
 	random  *rand.Rand
 	records []*models.CheckpointRecord // by model
 	boots   []float64                  // the last boots, in seconds
+	loads   []float64                  // the last loads, in seconds
+	stay    float64                    // how long idle workers stay, in seconds
 	trace   *Trace
 	first   float64 // price per hour, before it changes
 	down    int     // number of its current outages and stockouts
@@ -90,6 +92,7 @@ type worker struct {
 	loaded   int     // the model in its memory, or -1
 	attempt  *attempt
 	noticed  bool
+	leaves   bool // it leaves when its job ends
 	charged  float64
 }
 

@@ -18,7 +18,8 @@ import (
 
 // A job with FinishBy runs on cheap capacity while it has slack: while it could still lose a
 // worker and be complete in time. Without slack it runs on on-demand capacity, and the scaler
-// boots a worker for it at once. Where there is no such capacity, it runs on any. Once FinishBy is
+// boots a worker for it at once. While such capacity has no room, because it is busy, refused, paused or does
+// not boot, it runs on any: that may be taken away, but a job that waits is late for certain. Once FinishBy is
 // past it runs anywhere: it cannot be saved any more, and must not wait for capacity that may never
 // come. Its slack is reckoned when it enters a queue, and again when it should end. A running job
 // stays where it is.
@@ -88,10 +89,10 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 	case !job.FinishBy.After(now):
 		job.Needs, job.SlackUntil = anywhere, time.Time{}
 	case !job.SlackUntil.After(now):
-		safe := job.Spent() || p.has(job, job.Needs.Also(true), func(c capacity.Capacity) int { return c.Opens })
+		safe := job.Spent() || p.has(job, job.Needs.Also(true), free)
 		job.Needs = job.Needs.WithoutSlack(safe)
 		job.SlackUntil = slices.MinFunc([]time.Time{now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
-	case !job.Spent() && p.has(job, job.Needs.WithSlack(), func(c capacity.Capacity) int { return c.Most }):
+	case !job.Spent() && p.has(job, job.Needs.WithSlack(), possible):
 		job.Needs = job.Needs.WithSlack()
 	default:
 		job.Needs = anywhere
@@ -99,12 +100,17 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 	return nil
 }
 
-// has reports whether there is capacity for what a job may need: workers, or pools with room for
-// some. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
+// free returns how many workers of a kind are idle or can be booted now.
+func free(c capacity.Capacity) int { return c.Idle + max(0, c.Opens-c.Booting-c.Idle-c.Busy) }
+
+// possible returns how many workers of a kind there are, or can be at another time.
+func possible(c capacity.Capacity) int { return c.Booting + c.Idle + c.Busy + c.Most }
+
+// has reports whether there is capacity for what a job may need. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
 func (p *Pace) has(job *models.Job, needs models.Needs, room func(capacity.Capacity) int) bool {
 	q := job.Queue()
 	return job.GPURank == 0 && slices.ContainsFunc(p.capacity, func(c capacity.Capacity) bool {
-		return c.Booting+c.Idle+c.Busy+room(c) > 0 && c.Runs(job.Model, job.Lane, job.AccountID, needs, q.Region)
+		return room(c) > 0 && c.Runs(job.Model, job.Lane, job.AccountID, needs, q.Region)
 	})
 }
 

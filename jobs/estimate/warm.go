@@ -24,6 +24,7 @@ type warmth struct {
 	at      time.Time
 	workers []warmWorker
 	loads   map[loadKey]float64 // in seconds
+	times   RenderTimes
 }
 
 // warmWorker is a worker with models in memory. It is free this many seconds after at.

@@ -91,7 +91,7 @@ func AddPool(t *testing.T, s *Stack, least, most int) *capacity.Pool {
 		ID: models.NewPoolID(),
 		PoolSpec: capacity.PoolSpec{
 			Name: "fakes", Provider: "fake", Region: "local", GPUType: "any",
-			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: 60,
+			CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MinWorkers: least, MaxWorkers: most, IdleSeconds: new(60),
 		},
 	}
 	require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, pool))

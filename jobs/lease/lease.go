@@ -191,7 +191,13 @@ func (l *Leaser) wait(ctx context.Context, known *catalogue.Snapshot, worker *mo
 	defer timeout.Stop()
 
 	reach := known.CapabilityOf(worker.Offer)
-	waiting := l.Notifier.Waiters.Join(worker, reach)
+	waiting := l.Notifier.Waiters.Join(worker, reach, func(name string) estimate.StartCost {
+		model, err := known.Model(name)
+		if err != nil {
+			model = &catalogue.Model{Name: name} // it was removed, and its jobs still wait
+		}
+		return l.Estimates.StartCost(model, worker)
+	})
 	defer l.Notifier.Waiters.Leave(waiting)
 	var woken jobs.Work
 	looked := false        // it was woken to search again

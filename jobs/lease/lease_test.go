@@ -241,6 +241,53 @@ func TestLease(t *testing.T) {
 		require.Less(t, clock.Elapsed(), lease.MaxLeaseWait/2)
 	})
 
+	t.Run("GivesAJobToTheWorkerOnWhichItCostsLeast", func(t *testing.T) {
+		t.Parallel()
+
+		for name, c := range map[string]struct {
+			dear, cheap float64
+			warm        bool // the dear one has the model in memory
+			want        string
+		}{
+			"TheCheaper":                       {dear: 3, cheap: 1, want: "cheap"},
+			"TheCheaperThatLoads":              {dear: 3, cheap: 1, warm: true, want: "cheap"},
+			"TheWarmOneIfTheLoadCostsMore":     {dear: 1.1, cheap: 1, warm: true, want: "dear"},
+			"TheWarmOneAtTheSamePrice":         {dear: 1, cheap: 1, warm: true, want: "dear"},
+			"TheFirstIfTheyAreEqual":           {dear: 1, cheap: 1, want: "dear"},
+			"TheWarmOneIfNeitherCostsAnything": {warm: true, want: "dear"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+
+				s := jobstest.New(t)
+				found := make(chan string, 2)
+				for i, one := range []struct {
+					name  string
+					price float64
+					warm  bool
+				}{{"dear", c.dear, c.warm}, {"cheap", c.cheap, false}} {
+					worker := s.Worker(t, one.name)
+					s.Exec(t, "UPDATE workers SET price_per_hour_usd = ? WHERE id = ?", one.price, worker.WorkerID)
+					call := lease.LeaseCall{WorkerID: worker.WorkerID, Wait: lease.MaxLeaseWait}
+					if one.warm {
+						call.Warm = []string{"testcard"}
+					}
+					go func() {
+						got, _, _ := s.Leaser.Lease(t.Context(), worker, call)
+						if got != nil {
+							found <- one.name
+						}
+					}()
+					testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
+				}
+
+				s.Submit(t)
+
+				require.Equal(t, c.want, <-found)
+			})
+		}
+	})
+
 	t.Run("TellsAWaitingWorkerToDrain", func(t *testing.T) {
 		t.Parallel()
 

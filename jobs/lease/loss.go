@@ -38,6 +38,7 @@ const (
 // The reasons for which Reelay, its agents and operators drain or end workers.
 const (
 	LeavesFewer      = "the pool needs fewer workers"
+	LeavesDear       = "the pool costs more than its maxPricePerHourUsd"
 	LeavesPaused     = "its pool is paused"
 	LeavesIdle       = "it had no job (--exit-when-idle)" // as the agent says it
 	LeavesDrained    = "an operator asked for it"
@@ -47,7 +48,7 @@ const (
 
 // deliberate lists these reasons. The end of an attempt for one of them says nothing about the
 // capacity.
-var deliberate = []string{LeavesFewer, LeavesPaused, LeavesIdle, LeavesDrained, LeavesPreempted, LeavesTerminated}
+var deliberate = []string{LeavesFewer, LeavesDear, LeavesPaused, LeavesIdle, LeavesDrained, LeavesPreempted, LeavesTerminated}
 
 // Deliberate returns the reasons for which Reelay and operators drain or end workers. An attempt
 // that ended for one of them was not preempted.

@@ -199,7 +199,7 @@ func lookAtSlack(ctx context.Context, db *bun.DB, p *change.Pace, id models.JobI
 		}
 		if job.Needs.OnDemand() != c.Before.Needs.OnDemand() {
 			c.Note(models.EventQueued, jobs.Payload{"lane": job.Lane})
-			back := "no on-demand capacity can run it"
+			back := "no on-demand capacity has room for it"
 			if !job.FinishBy.After(c.Now) {
 				back = "its finishBy is in the past"
 			}

@@ -98,8 +98,9 @@ type PoolSpec struct {
 	MaxWorkers        int `bun:"max_workers" json:"maxWorkers" yaml:"maxWorkers"`
 	// WarmWorkers is how many idle workers the scaler keeps beyond what the waiting jobs need.
 	WarmWorkers int `bun:"warm_workers" json:"warmWorkers" yaml:"warmWorkers"`
-	// IdleSeconds is how long a worker above the minimum can be idle before it is drained.
-	IdleSeconds int `bun:"idle_seconds" json:"scaleDownCooldownSeconds" yaml:"-"`
+	// IdleSeconds is how long a worker above the minimum can be idle before it is drained. Nil means
+	// that the scaler decides: as long as a new worker takes to start.
+	IdleSeconds *int `bun:"idle_seconds" json:"scaleDownCooldownSeconds" yaml:"scaleDownCooldownSeconds"`
 	// BootLimitSeconds is how long a worker may take from its creation to its registration.
 	BootLimitSeconds int     `bun:"boot_limit_seconds" json:"bootLimitSeconds" yaml:"bootLimitSeconds"`
 	PricePerHourUSD  float64 `bun:"price_per_hour_usd" json:"pricePerHourUsd" yaml:"pricePerHourUsd"`
@@ -361,10 +362,12 @@ func ListPoolWorkers(ctx context.Context, db bun.IDB, pools []models.PoolID) ([]
 	return workers, err
 }
 
-// DrainIdleWorker drains a worker if it is still idle, and reports whether it was.
-func DrainIdleWorker(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string) (bool, error) {
+// DrainIdleWorker drains a worker if it is still idle, or also if it is busy, and reports whether it
+// was. A busy worker ends its job first.
+func DrainIdleWorker(ctx context.Context, tx bun.Tx, id models.WorkerID, reason string, busyToo bool) (bool, error) {
 	err := postgres.MustChange(tx.NewRaw(
-		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND status = 'IDLE'", reason, id).Exec(ctx))
+		"UPDATE workers SET status = 'DRAINING', drain_reason = ? WHERE id = ? AND (status = 'IDLE' OR ? AND status = 'BUSY')",
+		reason, id, busyToo).Exec(ctx))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

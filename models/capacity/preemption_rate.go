@@ -48,17 +48,25 @@ func ReadPreemptionRates(ctx context.Context, db bun.IDB, asked []string) (map[s
 	return rates, err
 }
 
-// LongestBoot returns the seconds from the creation of a worker to its registration: the median of
-// the newest 20 workers of each pool, and the longest of these. It returns 0 if no worker has booted.
-func LongestBoot(ctx context.Context, db bun.IDB) (seconds float64, err error) {
-	err = db.NewRaw(`
-		SELECT coalesce(max(boots.seconds), 0) FROM pools p CROSS JOIN LATERAL (
+// MedianBoots returns the seconds from the creation of a worker to its registration by pool: the median of
+// the newest 20 workers, or 0 if no worker has booted.
+func MedianBoots(ctx context.Context, db bun.IDB) (map[models.PoolID]float64, error) {
+	var found []struct {
+		ID      models.PoolID `bun:"id"`
+		Seconds float64       `bun:"seconds"`
+	}
+	err := db.NewRaw(`
+		SELECT p.id, coalesce(boots.seconds, 0) AS seconds FROM pools p CROSS JOIN LATERAL (
 			SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
 			FROM (
 				SELECT registered_at - created_at AS took FROM workers
 				WHERE pool_id = p.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
-		WHERE p.deleted_at IS NULL`).Scan(ctx, &seconds)
-	return seconds, err
+		WHERE p.deleted_at IS NULL`).Scan(ctx, &found)
+	boots := map[models.PoolID]float64{}
+	for _, f := range found {
+		boots[f.ID] = f.Seconds
+	}
+	return boots, err
 }
 
 // CountPatientWorkers counts the workers of each pool that run a job of the lane BATCH, or one

@@ -185,7 +185,7 @@ func TestPoolForm(t *testing.T) {
 		t.Parallel()
 
 		b := operator(t)
-		require.Contains(t, b.get(t, "/pools/new").Body, `name="scaleDownCooldownSeconds" value="300"`)
+		require.Contains(t, b.get(t, "/pools/new").Body, `name="scaleDownCooldownSeconds" value=""`)
 		made := b.post(t, "/pools/new", poolEntered(nil))
 		require.Equal(t, http.StatusSeeOther, made.Status, made.Body)
 		path := made.Header.Get("Location")

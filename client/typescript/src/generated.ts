@@ -450,8 +450,8 @@ export type PoolInput = {
   maxWorkers: Scalars['Int']['input'];
   /** How many idle workers to keep beyond what the waiting jobs need. */
   warmWorkers?: Scalars['Int']['input'];
-  /** How long a worker above the minimum can be idle before it is drained. 0 to 86,400. */
-  scaleDownCooldownSeconds?: Scalars['Int']['input'];
+  /** How long a worker above the minimum can be idle before it leaves. 0 to 86,400. Null lets the scaler decide: as long as a new worker takes to boot and to load a model. */
+  scaleDownCooldownSeconds?: InputMaybe<Scalars['Int']['input']>;
   /** How long a worker may take from its creation to its registration. 1 to 86,400. */
   bootLimitSeconds?: Scalars['Int']['input'];
   /** The price of one worker, in US dollars. 0 to 10,000. */

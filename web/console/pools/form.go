@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -63,7 +62,8 @@ var (
 		{Name: "pricePerHourUsd", Label: "Price per worker and hour in USD", Step: "any"},
 		{Name: "maxPricePerHourUsd", Label: "Maximum price per worker and hour in USD", Step: "any",
 			Hint: "While the price is higher, no worker is added. 0: no limit."},
-		{Name: "scaleDownCooldownSeconds", Label: "Idle time before draining in seconds", Step: "1", Hint: "For workers above the minimum."},
+		{Name: "scaleDownCooldownSeconds", Label: "Idle time before draining in seconds", Step: "1",
+			Hint: "For workers above the minimum. Empty: as long as a boot and a load take."},
 		{Name: "bootLimitSeconds", Label: "Boot timeout in seconds", Step: "1", Hint: "From the creation of a worker to its registration."},
 	}
 	poolHours = poolField{Name: "activeHours", Label: "Active hours",
@@ -101,7 +101,7 @@ func (c *controller) newPoolForm(values url.Values) *poolForm {
 
 func (c *controller) poolNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
 	return shell.Render(w, r, http.StatusOK, poolFormPage(c.newPoolForm(poolValues(capacity.PoolSpec{
-		CapacityClass: models.CapacitySpot, IdleSeconds: fleet.DefaultCooldownSeconds, BootLimitSeconds: models.DefaultBootLimitSeconds,
+		CapacityClass: models.CapacitySpot, BootLimitSeconds: models.DefaultBootLimitSeconds,
 	}))))
 }
 
@@ -200,11 +200,14 @@ func poolValues(s capacity.PoolSpec) url.Values {
 		"name": {s.Name}, "provider": {s.Provider}, "region": {s.Region}, "zones": {strings.Join(s.Zones, ", ")},
 		"gpuType": {s.GPUType}, "machineType": {s.MachineType}, "capacityClass": {string(s.CapacityClass)}, "models": s.Models,
 		"minWorkers": {strconv.Itoa(s.MinWorkers)}, "maxWorkers": {strconv.Itoa(s.MaxWorkers)}, "warmWorkers": {strconv.Itoa(s.WarmWorkers)},
-		"scaleDownCooldownSeconds": {strconv.Itoa(s.IdleSeconds)}, "bootLimitSeconds": {strconv.Itoa(s.BootLimitSeconds)},
+		"scaleDownCooldownSeconds": {""}, "bootLimitSeconds": {strconv.Itoa(s.BootLimitSeconds)},
 		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
 		"priceSource": {s.PriceSource}, "maxPricePerHourUsd": {strconv.FormatFloat(s.MaxPricePerHourUSD, 'f', -1, 64)},
 		"workersPerMachine": {strconv.Itoa(s.WorkersPerMachine)}, "gpusPerWorker": {strconv.Itoa(s.GPUsPerWorker)},
 		"accounts": {text.Join(s.Accounts)}, "tiers": texts[string](s.Tiers), "yieldingTiers": texts[string](s.YieldingTiers),
+	}
+	if s.IdleSeconds != nil {
+		values.Set("scaleDownCooldownSeconds", strconv.Itoa(*s.IdleSeconds))
 	}
 	if s.HoldOnFailure {
 		values["holdOnFailure"] = []string{"true"}
@@ -234,12 +237,15 @@ func (f *poolForm) spec() capacity.PoolSpec {
 		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")),
 		Models:     f.Values["models"],
 		MinWorkers: whole("minWorkers"), MaxWorkers: whole("maxWorkers"), WarmWorkers: whole("warmWorkers"),
-		IdleSeconds: whole("scaleDownCooldownSeconds"), BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
+		BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
 		WorkersPerMachine: whole("workersPerMachine"), GPUsPerWorker: whole("gpusPerWorker"),
 		PricePerHourUSD: number("pricePerHourUsd"), MaxPricePerHourUSD: number("maxPricePerHourUsd"), PriceSource: get("priceSource"),
 		Accounts: texts[models.AccountID](words(get("accounts"))),
 		Tiers:    texts[models.Tier](f.Values["tiers"]), YieldingTiers: texts[models.Tier](f.Values["yieldingTiers"]),
 		HoldOnFailure: get("holdOnFailure") != "",
+	}
+	if get("scaleDownCooldownSeconds") != "" {
+		s.IdleSeconds = new(whole("scaleDownCooldownSeconds"))
 	}
 	if settings := get("settings"); settings != "" {
 		s.Settings = json.RawMessage(settings)

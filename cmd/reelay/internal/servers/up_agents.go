@@ -165,7 +165,7 @@ func (s *stack) localPool(ctx context.Context, o upOptions) error {
 	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "local", Provider: local.Name, Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: served,
-		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: o.idleSeconds,
+		MinWorkers: o.agents, MaxWorkers: o.agentsMax, IdleSeconds: &o.idleSeconds,
 	}}
 	if err := capacity.UpsertPool(ctx, s.db, pool); err != nil {
 		return fmt.Errorf("write the local pool: %w", err)

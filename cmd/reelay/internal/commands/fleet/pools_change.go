@@ -109,7 +109,11 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 	if p.ActiveHours != nil && *p.ActiveHours != "" {
 		field("active", "%s", *p.ActiveHours)
 	}
-	field("drained after", "%s idle", text.Setting(time.Duration(p.ScaleDownCooldownSeconds)*time.Second))
+	if p.ScaleDownCooldownSeconds == nil {
+		field("drained after", "as long idle as a start takes (automatic)")
+	} else {
+		field("drained after", "%s idle", text.Setting(time.Duration(*p.ScaleDownCooldownSeconds)*time.Second))
+	}
 	field("given up after", "%s of booting", text.Setting(time.Duration(p.BootLimitSeconds)*time.Second))
 	for i, load := range p.ModelLoads {
 		took := text.Seconds(load.LoadSeconds)
@@ -202,11 +206,14 @@ func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanatio
 	case e.Drain > 0:
 		does = fmt.Sprintf("It drains %d.", e.Drain)
 	case e.Workers > e.Desired:
-		does = fmt.Sprintf("Nothing is drained yet: a worker is drained after %s idle.",
-			text.Setting(time.Duration(pool.ScaleDownCooldownSeconds)*time.Second))
+		does = "Nothing is drained yet."
 	}
-	_, err := fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n", pool.Name, e.Workers, e.Desired, does,
-		output.Clean(e.Reason))
+	fmt.Fprintf(out, "%s has %d of the %d workers that it should have. %s\n%s\n%s\n", pool.Name, e.Workers, e.Desired, does,
+		output.Clean(e.Reason), output.Clean(e.IdleReason))
+	var err error
+	if warm, reserve := e.WarmCostPerHourUsd, e.ReserveCostPerHourUsd; warm+reserve > 0 {
+		_, err = fmt.Fprintf(out, "Of its idle workers, those kept warm cost $%.2f per hour, and those in reserve $%.2f.\n", warm, reserve)
+	}
 	return err
 }
 
