@@ -2569,6 +2569,8 @@ type Model struct {
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
 	// The first estimate: GPU seconds per second of video. Measured times replace it.
 	GpuSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
+	// The parameters on which the time of a render depends: times are learned per class of their values. Empty means resolution and durationSeconds.
+	TimeDependsOn []string `json:"timeDependsOn"`
 	// Multiplies the price of a GPU second.
 	PriceFactor float64     `json:"priceFactor"`
 	Retry       *ModelRetry `json:"retry"`
@@ -11919,6 +11921,7 @@ fragment Model on Model {
 	requiresPrompt
 	timeoutSeconds
 	gpuSecondsPerSecond
+	timeDependsOn
 	priceFactor
 	retry {
 		... ModelRetry
@@ -12139,6 +12142,7 @@ fragment Model on Model {
 	requiresPrompt
 	timeoutSeconds
 	gpuSecondsPerSecond
+	timeDependsOn
 	priceFactor
 	retry {
 		... ModelRetry
