@@ -2569,6 +2569,8 @@ type Model struct {
 	TimeoutSeconds float64 `json:"timeoutSeconds"`
 	// The first estimate: GPU seconds per second of video. Measured times replace it.
 	GpuSecondsPerSecond float64 `json:"gpuSecondsPerSecond"`
+	// The parameters on which the time of a render depends: times are learned per class of their values. Empty means resolution and durationSeconds.
+	TimeDependsOn []string `json:"timeDependsOn"`
 	// Multiplies the price of a GPU second.
 	PriceFactor float64     `json:"priceFactor"`
 	Retry       *ModelRetry `json:"retry"`
@@ -11971,6 +11973,7 @@ fragment Model on Model {
 	requiresPrompt
 	timeoutSeconds
 	gpuSecondsPerSecond
+	timeDependsOn
 	priceFactor
 	retry {
 		... ModelRetry
@@ -12191,6 +12194,7 @@ fragment Model on Model {
 	requiresPrompt
 	timeoutSeconds
 	gpuSecondsPerSecond
+	timeDependsOn
 	priceFactor
 	retry {
 		... ModelRetry

@@ -28,7 +28,7 @@ func TestSchema_HasTheFieldsOfRows(t *testing.T) {
 				PausedSeconds BackoffSeconds DelayedSeconds`,
 			"the client has it from its request": "TimeoutSeconds RetryPolicy Region RequireRegion",
 			"it is secret":                       "RequestDigest",
-			"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds SlackUntil BlockedBy Failures Crashes GPURank AvoidWorkerID AvoidUntil
+			"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds TimeClass SlackUntil BlockedBy Failures Crashes GPURank AvoidWorkerID AvoidUntil
 				EventSeq CurrentAttemptID ProgressEventAt ProgressEventPercent PredictedWaitSeconds PredictedSeconds DelayedAt QueuedAt LeasedAt`,
 			"it has another name there": "DraftSteps TakesID CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt",
 		}},

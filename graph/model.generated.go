@@ -314,6 +314,29 @@ func (ec *executionContext) fieldContext_Model_gpuSecondsPerSecond(_ context.Con
 	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Model_timeDependsOn(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Model_timeDependsOn(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TimeDependsOn, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Model_timeDependsOn(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Model", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _Model_priceFactor(ctx context.Context, field graphql.CollectedField, obj *query.ModelStatus) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1563,6 +1586,11 @@ func (ec *executionContext) _Model(ctx context.Context, sel ast.SelectionSet, ob
 			}
 		case "gpuSecondsPerSecond":
 			out.Values[i] = ec._Model_gpuSecondsPerSecond(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "timeDependsOn":
+			out.Values[i] = ec._Model_timeDependsOn(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}

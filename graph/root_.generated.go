@@ -1512,6 +1512,8 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_timeoutSeconds(ctx, field)
 	case "gpuSecondsPerSecond":
 		return ec.fieldContext_Model_gpuSecondsPerSecond(ctx, field)
+	case "timeDependsOn":
+		return ec.fieldContext_Model_timeDependsOn(ctx, field)
 	case "priceFactor":
 		return ec.fieldContext_Model_priceFactor(ctx, field)
 	case "retry":

@@ -21,7 +21,8 @@ var shown = map[access.Role]map[string][]string{
 		"Worker": {"id", "region", "gpuType", "status"},
 		"Model": {
 			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
-			"timeoutSeconds", "gpuSecondsPerSecond", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism", "origin", "createdAt",
+			"timeoutSeconds", "gpuSecondsPerSecond", "timeDependsOn", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism",
+			"origin", "createdAt",
 			"removedAt", "available", "state",
 		},
 		"RemovedModel":  {"name", "isAlias", "version", "origin", "removedAt"},

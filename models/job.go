@@ -116,7 +116,9 @@ type Job struct {
 	MaxAttempts         int             `bun:"max_attempts" json:"max_attempts"`
 	TimeoutSeconds      int             `bun:"timeout_seconds" json:"timeout_seconds"`
 	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds" json:"estimated_gpu_seconds"`
-	RunAt               time.Time       `bun:"run_at,nullzero" json:"run_at,omitzero"`
+	// TimeClass is the class of Params by the time that a render takes (catalogue.Model.TimeClass).
+	TimeClass string    `bun:"time_class" json:"time_class"`
+	RunAt     time.Time `bun:"run_at,nullzero" json:"run_at,omitzero"`
 	// ExpiresAt is the deadline for the start of the job.
 	ExpiresAt     time.Time    `bun:"expires_at,nullzero" json:"expires_at,omitzero"`
 	RetryPolicy   *RetryPolicy `bun:"retry_policy,type:jsonb,nullzero" json:"retry_policy,omitzero"`
@@ -406,11 +408,11 @@ func ShareStates(ctx context.Context, tx bun.Tx, ids []JobID) (found []*Job, err
 		Where("j.id = ANY (?::uuid[])", postgres.UUIDArray(ids)).Order("j.id").For("SHARE").Scan(ctx)
 }
 
-// EditJobParams writes the params of a job's next run, and the version of the model that they
-// were validated with.
-func EditJobParams(ctx context.Context, tx bun.Tx, id JobID, params json.RawMessage, modelVersion int) error {
-	return postgres.MustChange(tx.NewRaw("UPDATE jobs SET params = ?, model_version = ? WHERE id = ?", string(params), modelVersion,
-		id).Exec(ctx))
+// EditJobParams writes the params of a job's next run, their class, and the version of the model that
+// they were validated with.
+func EditJobParams(ctx context.Context, tx bun.Tx, job *Job) error {
+	return postgres.MustChange(tx.NewRaw("UPDATE jobs SET params = ?, time_class = ?, model_version = ? WHERE id = ?",
+		string(job.Params), job.TimeClass, job.ModelVersion, job.ID).Exec(ctx))
 }
 
 // ListExpiringJobs returns jobs that were not started by their deadline, the longest overdue

@@ -71,7 +71,7 @@ func TestWrites(t *testing.T) {
 				models tiers accounts price_per_hour_usd agent_version enrolment_key_id machine created_at
 				quarantined_until quarantine_cause quarantine_reason boot_failure`,
 			(*models.Attempt)(nil): "id job_id run attempt_no worker_id fencing_token lease_request_id leased_at yield_requested_at yield_to",
-			(*models.Job)(nil): `id account_id created_by type model model_version alias queue_order params metadata user_id idempotency_key request_digest
+			(*models.Job)(nil): `id account_id created_by type model model_version alias queue_order params time_class metadata user_id idempotency_key request_digest
 				region require_region callback_url traceparent draft_steps takes_id continues workflow_id at_most_once max_preemptions finish_by max_price_per_hour created_at`,
 		} {
 			table := modelstest.DB(t).Table(reflect.TypeOf(row))

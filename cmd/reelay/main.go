@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/commands/workflows"
 	"github.com/reelay/reelay/cmd/reelay/internal/connect"
 	"github.com/reelay/reelay/cmd/reelay/internal/demo"
+	"github.com/reelay/reelay/cmd/reelay/internal/providers"
 	"github.com/reelay/reelay/cmd/reelay/internal/servers"
 	"github.com/reelay/reelay/cmd/reelay/internal/simulation"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
@@ -128,7 +129,7 @@ func rootCommand() *cobra.Command {
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
-		servers.MigrateCommand(), servers.DoctorCommand(), simulation.Command())
+		servers.MigrateCommand(), servers.DoctorCommand(), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
 	addGroup(root, "access", connect.LoginCommand(), connect.LogoutCommand(), connect.ContextCommand(), connect.WhoamiCommand(),

@@ -126,8 +126,8 @@ func TestScale(t *testing.T) {
 		for range 9 {
 			s.Submit(t) // a second by the catalogue, and FREE jobs may wait 600
 		}
-		s.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples)
-			VALUES ('testcard', 'any', 99, 'another', 100, 0, 9), ('testcard', 'any', 99, 'any', 140, 0, 1)`)
+		s.Exec(t, `INSERT INTO render_times (model, time_class, gpu_type, ratio, variance, samples)
+			VALUES ('testcard', 'any', 'another', 100, 0, 9), ('testcard', 'any', 'any', 140, 0, 1)`)
 
 		require.NoError(t, scaler.Scale(t.Context()))
 

@@ -238,7 +238,7 @@ func (s *sim) makeJobs() {
 	for i, w := range s.Workload {
 		random := s.stream(2, uint64(i))
 		k := &kind{model: slices.Index(s.names, w.Model), estimate: s.gpuSeconds(w)}
-		k.Model, k.Resolution, k.DurationSeconds = w.Model, w.Resolution, int(math.Ceil(w.DurationSeconds))
+		k.Model, k.TimeClass = w.Model, s.timeClass(w)
 		accounts := make([]*account, w.Accounts)
 		for a := range accounts {
 			accounts[a] = newAccount(w.Tier)
@@ -270,6 +270,20 @@ func (s *sim) gpuSeconds(w Workload) float64 {
 	if err != nil {
 		return 1 // Read has checked it
 	}
+	return model.EstimateGPUSeconds(w.params())
+}
+
+// timeClass returns the class of a workload's jobs by their render times.
+func (s *sim) timeClass(w Workload) string {
+	model, err := s.known.Model(w.Model)
+	if err != nil {
+		return ""
+	}
+	return model.TimeClass(w.params())
+}
+
+// params returns the parameters of a workload's jobs.
+func (w Workload) params() json.RawMessage {
 	params := map[string]any{}
 	if w.DurationSeconds > 0 {
 		params["durationSeconds"] = w.DurationSeconds
@@ -278,7 +292,7 @@ func (s *sim) gpuSeconds(w Workload) float64 {
 		params["resolution"] = w.Resolution
 	}
 	raw, _ := json.Marshal(params) // numbers and texts
-	return model.EstimateGPUSeconds(raw)
+	return raw
 }
 
 // arrivals returns when the jobs of a workload arrive, in seconds.

@@ -24,7 +24,7 @@ func TestSummary_ShowsTheJob(t *testing.T) {
 		"GraphQL shows it": `CreatedBy ModelVersion Alias Lane Traceparent LatestCheckpointID WastedGPUSeconds Output FailureClass
 			CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt PredictedWaitSeconds PredictedSeconds WaitedSeconds
 			PausedSeconds BackoffSeconds DelayedSeconds Step TotalSteps Frame TotalFrames UpdatedAt`,
-		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds SlackUntil BlockedBy Failures Crashes GPURank
+		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds TimeClass SlackUntil BlockedBy Failures Crashes GPURank
 			AvoidWorkerID AvoidUntil EventSeq CurrentAttemptID ProgressEventAt ProgressEventPercent DelayedAt QueuedAt LeasedAt`,
 	}, func(job models.Job) any { return summarize(&job) })
 }

@@ -37,6 +37,9 @@ type Model struct {
 	// GPUSecondsPerSecond is how long one second of video takes to render, until measured
 	// times are known.
 	GPUSecondsPerSecond float64 `json:"gpuSecondsPerSecond" yaml:"gpuSecondsPerSecond"`
+	// TimeDependsOn names the parameters on which the time of a render depends. Render times are
+	// learned per class of their values (see TimeClass). Empty means resolution and durationSeconds.
+	TimeDependsOn []string `json:"timeDependsOn,omitzero" yaml:"timeDependsOn"`
 	// Retry applies to jobs that state no retry policy of their own.
 	Retry *Retry `json:"retry,omitzero" yaml:"retry"`
 	// PriceFactor multiplies the price of a GPU second.
@@ -63,6 +66,7 @@ type Model struct {
 	outbound *outbound.Policy // of the catalogue that holds the model
 	defaults map[string]any
 	inputs   []inputParam // the parameters that name files
+	timed    []timed      // those that TimeDependsOn names
 }
 
 // LeasedSettings returns the settings that a worker gets with a job. Those of HTTP requests name
@@ -133,14 +137,15 @@ func ReadReckoning(params json.RawMessage) (seconds float64, r reckoning) {
 	return *r.DurationSeconds, r
 }
 
-// EstimateGPUSeconds is the estimated work of a job. Accounts share a lane by it.
+// EstimateGPUSeconds is the estimated work of a job. Accounts share a lane by it. It is in
+// proportion to the numbers that TimeDependsOn names.
 func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
 	seconds, r := ReadReckoning(params)
 	perSecond := m.GPUSecondsPerSecond
 	if r.Pace != nil {
 		perSecond = *r.Pace
 	}
-	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)
+	return 1 + seconds*perSecond*resolutionFactor(r.Resolution)*m.proportion(params)
 }
 
 // MaxWorkerModels is how many models one worker may name.

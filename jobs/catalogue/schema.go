@@ -53,6 +53,7 @@ func (m *Model) compile() error {
 		}
 	}
 	m.findInputs()
+	m.findTimed()
 	return nil
 }
 

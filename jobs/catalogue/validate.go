@@ -76,6 +76,7 @@ func (s *Source) addModel(place string, m *Model) {
 		s.checkProgram(place+".settings", m)
 	}
 	s.checkDrafts(place, m)
+	s.checkTimed(place, m)
 	s.Models = append(s.Models, m)
 }
 

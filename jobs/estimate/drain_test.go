@@ -103,9 +103,10 @@ func TestDrains(t *testing.T) {
 		t.Parallel()
 		fast, slow := workersOf(1, 0, "wan"), workersOf(1, 0, "wan")
 		fast.GPUType, slow.GPUType = "fast", "slow"
-		times := RenderTimes{
-			{backlog.Kind{Model: "wan"}, "fast"}: {ratio: 1, samples: 1}, {backlog.Kind{Model: "wan"}, "slow"}: {ratio: 3, samples: 1},
-		}
+		times := NewRenderTimes([]*backlog.RenderTime{
+			{Kind: backlog.Kind{Model: "wan"}, GPUType: "fast", Ratio: 1, Samples: 1},
+			{Kind: backlog.Kind{Model: "wan"}, GPUType: "slow", Ratio: 3, Samples: 1},
+		})
 
 		d := newDrains([]backlog.QueueWork{workOf(pro, "wan", 10, 10)}, []capacity.Capacity{fast, slow}, new(catalogue.Snapshot), times, nil)
 

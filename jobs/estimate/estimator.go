@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"math/bits"
 	"runtime"
 	"slices"
@@ -178,13 +177,9 @@ func newQuery(job *models.Job, account *models.Account) query {
 	}
 }
 
-// kindOf returns the job's kind, as backlog.ListRendered defines it.
+// kindOf returns the job's kind.
 func kindOf(job *models.Job) backlog.Kind {
-	seconds, r := catalogue.ReadReckoning(job.Params)
-	if r.DurationSeconds == nil {
-		seconds = 0
-	}
-	return backlog.Kind{Model: job.Model, Resolution: r.Resolution, DurationSeconds: int(math.Ceil(seconds))}
+	return backlog.Kind{Model: job.Model, TimeClass: job.TimeClass}
 }
 
 func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot, lateAfter map[models.Tier]time.Duration) (*Forecast,
@@ -301,7 +296,7 @@ func lineUp(standby []backlog.Standby) []*line {
 		}
 		l.head = append(l.head, load{
 			Queue:      s.Queue,
-			kind:       backlog.Kind{Model: s.Model, Resolution: s.Resolution, DurationSeconds: s.DurationSeconds},
+			kind:       backlog.Kind{Model: s.Model, TimeClass: s.TimeClass},
 			gpuSeconds: s.GPUSeconds,
 		})
 	}

@@ -1,42 +1,75 @@
 package estimate
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
+	"github.com/samber/lo"
 )
 
 // ArrivalSpan is roughly the time over which arrivals are averaged.
 const ArrivalSpan = 5 * time.Minute
 
-// RenderTimes contains the durations of past renders, as multiples of the catalogue's estimates.
-type RenderTimes map[RenderKey]spreadRatio
+// RenderTimes contains the durations of past renders, as multiples of the catalogue's estimates. The
+// zero value knows none.
+type RenderTimes struct {
+	// exact are the ratios of kinds. An empty GPU type is the average over all types.
+	exact map[RenderKey]spreadRatio
+	// models are the same for whole models, with the kinds of each.
+	models map[modelOn]*modelTimes
+}
 
-// RenderKey is a kind of job on a GPU type. A kind with only a model is the average over the
-// model's kinds. An empty GPU type is the average over all types.
+// RenderKey is a kind of job on a GPU type.
 type RenderKey struct {
 	backlog.Kind
 	GpuType string
 }
 
+// modelOn is a model on a GPU type, or on any if that is empty.
+type modelOn struct{ model, gpuType string }
+
+// modelTimes are the average over a model's kinds, and its kinds.
+type modelTimes struct {
+	average spreadRatio
+	classes []classTimes
+}
+
+// classTimes is the ratio of a kind, and the parts of its class.
+type classTimes struct {
+	spreadRatio
+	parts []string
+}
+
 // spreadRatio is a ratio, its variance, and the number of its samples.
 type spreadRatio struct{ ratio, variance, samples float64 }
 
+// NewRenderTimes returns render times for look-ups.
 func NewRenderTimes(known []*backlog.RenderTime) RenderTimes {
-	times := RenderTimes{}
+	times := RenderTimes{exact: map[RenderKey]spreadRatio{}, models: map[modelOn]*modelTimes{}}
 	for _, t := range known {
-		one := spreadRatio{t.Ratio, t.Variance, float64(t.Samples)}
-		times[RenderKey{t.Kind, t.GPUType}] = one
-		for _, key := range []RenderKey{{backlog.Kind{Model: t.Model}, t.GPUType}, {backlog.Kind{Model: t.Model}, ""}} {
-			// This does not overwrite a kind's own entry: the kinds of one model all have a
-			// resolution and length, or none has.
-			if key.Kind == t.Kind && key.GpuType == t.GPUType {
-				continue
-			}
-			times[key] = times[key].with(one)
+		for _, gpuType := range lo.Uniq([]string{t.GPUType, ""}) {
+			key := RenderKey{t.Kind, gpuType}
+			times.exact[key] = times.exact[key].with(spreadRatio{t.Ratio, t.Variance, float64(t.Samples)})
 		}
+	}
+	keys := slices.SortedFunc(maps.Keys(times.exact), func(a, b RenderKey) int { // sums of floats depend on the order
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.TimeClass, b.TimeClass), cmp.Compare(a.GpuType, b.GpuType))
+	})
+	for _, key := range keys {
+		at, one := modelOn{key.Model, key.GpuType}, times.exact[key]
+		if times.models[at] == nil {
+			times.models[at] = &modelTimes{}
+		}
+		m := times.models[at]
+		m.average = m.average.with(one)
+		m.classes = append(m.classes, classTimes{one, strings.Split(key.TimeClass, ",")})
 	}
 	return times
 }
@@ -50,17 +83,68 @@ func (s spreadRatio) with(o spreadRatio) spreadRatio {
 	}
 }
 
-// look returns the most specific known ratio: of the kind on the GPU type, else of the model on it,
-// else of the model on any.
+// look returns what is known of the kind on the GPU type, else of the nearest kinds of the model on
+// it, else the same on all GPU types. A kind without a class is the average of its model. The ratios
+// of other kinds need no scaling: the catalogue's estimate, which they multiply, is in proportion to
+// the numbers of the class.
 func (r RenderTimes) look(kind backlog.Kind, gpuType string) (spreadRatio, bool) {
-	for _, key := range []RenderKey{{kind, gpuType}, {backlog.Kind{Model: kind.Model}, gpuType}, {backlog.Kind{Model: kind.Model}, ""}} {
-		if found, known := r[key]; known {
+	for _, on := range []string{gpuType, ""} {
+		if found, known := r.exact[RenderKey{kind, on}]; known && kind.TimeClass != "" {
 			return found, true
+		}
+		if m := r.models[modelOn{kind.Model, on}]; m != nil {
+			return m.nearest(kind.TimeClass), true
 		}
 	}
 	return spreadRatio{}, false
 }
 
+// nearest returns the average of the kinds whose classes are the nearest to a class, or that of all
+// if none has the same parameters.
+func (m *modelTimes) nearest(class string) spreadRatio {
+	if class == "" || len(m.classes) == 1 {
+		return m.average
+	}
+	parts, least, found := strings.Split(class, ","), math.Inf(1), m.average
+	for _, c := range m.classes {
+		if len(c.parts) != len(parts) {
+			continue
+		}
+		switch d := distance(c.parts, parts); {
+		case d < least:
+			least, found = d, c.spreadRatio
+		case d == least:
+			found = found.with(c.spreadRatio)
+		}
+	}
+	return found
+}
+
+const (
+	// differs is how far values are apart that are no numbers, in powers of two.
+	differs = 2
+	// leastNumber stands for 0 and less.
+	leastNumber = 1.0 / 64
+)
+
+// distance returns how far the values of two classes are apart, in powers of two.
+func distance(a, b []string) (sum float64) {
+	for i := range a {
+		x, noX := strconv.ParseFloat(a[i], 64)
+		y, noY := strconv.ParseFloat(b[i], 64)
+		switch {
+		case a[i] == b[i]:
+		case noX != nil || noY != nil:
+			sum += differs
+		default:
+			sum += math.Abs(math.Log2(max(x, leastNumber) / max(y, leastNumber)))
+		}
+	}
+	return sum
+}
+
+// Ratio returns how long jobs of a kind take on a GPU type, as a multiple of the catalogue's estimate; 1
+// if nothing is known.
 func (r RenderTimes) Ratio(kind backlog.Kind, gpuType string) float64 {
 	if found, known := r.look(kind, gpuType); known {
 		return found.ratio

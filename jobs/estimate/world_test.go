@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/models"
@@ -337,7 +338,7 @@ func (w *world) lines() []*line {
 			}
 			n++
 			rows = append(rows, backlog.Standby{
-				AccountID: c.account, Queue: j.load().Queue, Resolution: j.Resolution, DurationSeconds: j.DurationSeconds,
+				AccountID: c.account, Queue: j.load().Queue, TimeClass: j.TimeClass,
 				GPUSeconds: j.gpuSeconds, VirtualTime: c.virtualTime, Queued: c.queued, Weight: c.weight, Running: c.running, MaxRunning: c.maxRunning,
 			})
 		}
@@ -350,5 +351,5 @@ var simCatalogue = catalogue.New(
 )
 
 func simKindOf(model, resolution string, seconds int, gpuSeconds float64) simKind {
-	return simKind{backlog.Kind{Model: model, Resolution: resolution, DurationSeconds: seconds}, gpuSeconds}
+	return simKind{backlog.Kind{Model: model, TimeClass: resolution + "," + strconv.Itoa(seconds)}, gpuSeconds}
 }

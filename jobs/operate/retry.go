@@ -251,8 +251,8 @@ func applyEdits(ctx context.Context, c *change.Change, o opening) error {
 			job.TimeoutSeconds = o.edit.Model.Timeout(o.edit.Params)
 		}
 		job.Params, job.EstimatedGPUSeconds = o.edit.Params, o.edit.Model.EstimateGPUSeconds(o.edit.Params)
-		job.ModelVersion = o.edit.Model.Version
-		if err := models.EditJobParams(ctx, c.Tx, job.ID, job.Params, job.ModelVersion); err != nil {
+		job.ModelVersion, job.TimeClass = o.edit.Model.Version, o.edit.Model.TimeClass(job.Params)
+		if err := models.EditJobParams(ctx, c.Tx, job); err != nil {
 			return fmt.Errorf("edit the params: %w", err)
 		}
 	}

@@ -88,7 +88,7 @@ func TestContinued_HasTheRequestOfTheDraft(t *testing.T) {
 		"it makes the video":                         "KeptUntil TakesID",
 		"the workflow does not know of it":           "WorkflowID",
 		"it continues the draft, and nothing before": "Continues",
-		"submitting sets it":                         "Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds",
+		"submitting sets it":                         "Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds TimeClass",
 		"it belongs to a run": `Run Requeued Preemptions AttemptNo Failures Crashes GPURank AvoidWorkerID AvoidUntil CurrentAttemptID Handle
 			ResultID Output FailureClass FailureReason WastedGPUSeconds CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt
 			Percent Phase Message Step TotalSteps Frame TotalFrames ETASeconds UpdatedAt PreviewID ProgressEventAt ProgressEventPercent

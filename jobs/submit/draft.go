@@ -181,7 +181,7 @@ func continued(draft *models.Job, model *catalogue.Model) models.Job {
 		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy, AtMostOnce: draft.AtMostOnce,
 		MaxPreemptions: draft.MaxPreemptions, MaxPricePerHour: draft.MaxPricePerHour,
 		UserID: draft.UserID, Metadata: draft.Metadata, CallbackURL: draft.CallbackURL,
-		EstimatedGPUSeconds: model.EstimateGPUSeconds(draft.Params),
+		EstimatedGPUSeconds: model.EstimateGPUSeconds(draft.Params), TimeClass: model.TimeClass(draft.Params),
 	}
 	job.Needs = draft.Needs.Also(job.Spent())
 	if total := model.Steps(draft.Params); total > 0 {

@@ -130,7 +130,7 @@ func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Polic
 		Region: in.Region, RequireRegion: in.RequireRegion, RetryPolicy: in.Retry,
 		Priority: in.Priority, Params: params, Metadata: in.Metadata, UserID: in.UserID,
 		CallbackURL: in.CallbackURL, AtMostOnce: in.AtMostOnce,
-		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params),
+		TimeoutSeconds: model.Timeout(params), EstimatedGPUSeconds: model.EstimateGPUSeconds(params), TimeClass: model.TimeClass(params),
 	}
 	if in.node != nil {
 		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID

@@ -25,9 +25,9 @@ func fillDeep(t testing.TB, db *bun.DB) {
 	modelstest.Fill(t, db)
 	for from := 0; from < deep; from += 6_000 { // each statement within the statement timeout
 		_, err := db.NewRaw(`
-			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, gpu_rank, params, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at, user_id)
+			INSERT INTO jobs (id, account_id, type, model, status, tier, lane, gpu_rank, params, time_class, max_attempts, timeout_seconds, estimated_gpu_seconds, queued_at, user_id)
 			SELECT md5('d' || i)::uuid, md5('a1')::uuid, 'video.generate', CASE WHEN i % 20 = 0 THEN 'rare' ELSE 'testcard' END, 'QUEUED', 'PRO', 'PRO',
-				CASE WHEN i % 20 = 1 THEN 1 ELSE 0 END, jsonb_build_object('resolution', '720p', 'durationSeconds', 1 + i % 2), 3, 600, 5,
+				CASE WHEN i % 20 = 1 THEN 1 ELSE 0 END, jsonb_build_object('resolution', '720p', 'durationSeconds', 1 + i % 2), '720p,' || 1 + i % 2, 3, 600, 5,
 				now() - make_interval(secs => 600 - i % 600), 'crowd' FROM generate_series(?0 + 1, ?0 + 6000) i`, from).Exec(t.Context())
 		require.NoError(t, err)
 	}

@@ -145,14 +145,14 @@ type QueueDemand struct {
 func QueueDemands(ctx context.Context, db bun.IDB, modelNames []string) ([]QueueDemand, error) {
 	demands := []QueueDemand{}
 	err := db.NewRaw(depthsSQL+`
-		SELECT d.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs,
+		SELECT d.lane, kind.model, kind.time_class, kind.region, kind.needs,
 			sum(d.depth::float8 / d.sampled * kind.n) AS depth, sum(d.depth::float8 / d.sampled * kind.gpu_seconds) AS gpu_seconds
 		FROM depths d CROSS JOIN LATERAL (
-			SELECT model, resolution, duration_seconds, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
+			SELECT model, time_class, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
 			FROM (SELECT `+kindSQL+`, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds`+sampleSQL+`) first
-			GROUP BY model, resolution, duration_seconds, region, needs) kind
+			GROUP BY model, time_class, region, needs) kind
 		WHERE d.model = ANY (?::text[])
-		GROUP BY d.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
+		GROUP BY d.lane, kind.model, kind.time_class, kind.region, kind.needs
 		ORDER BY array_position(?::text[], d.lane)`, postgres.TextArray(modelNames), postgres.TextArray(models.Tiers)).Scan(ctx, &demands)
 	return demands, err
 }
@@ -165,17 +165,17 @@ func AccountDemands(ctx context.Context, db bun.IDB, modelNames []string, accoun
 		WHERE status = 'QUEUED' AND lane = l.lane AND account_id = l.account_id AND ` + promotedSQL +
 		` = l.promoted AND model = asked.model LIMIT `
 	err := db.NewRaw(`
-		SELECT l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs,
+		SELECT l.account_id, l.lane, kind.model, kind.time_class, kind.region, kind.needs,
 			sum(counted.n::float8 / least(counted.n, `+sampledQueue+`) * kind.n) AS depth,
 			sum(counted.n::float8 / least(counted.n, `+sampledQueue+`) * kind.gpu_seconds) AS gpu_seconds
 		FROM account_lanes l CROSS JOIN unnest(?::text[]) AS asked (model)
 		CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT `+queued+countedQueue+`) first) counted
 		CROSS JOIN LATERAL (
-			SELECT model, resolution, duration_seconds, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
+			SELECT model, time_class, region, needs, count(*) AS n, sum(estimated_gpu_seconds) AS gpu_seconds
 			FROM (SELECT `+kindSQL+`, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds `+queued+sampledQueue+`) first
-			GROUP BY model, resolution, duration_seconds, region, needs) kind
+			GROUP BY model, time_class, region, needs) kind
 		WHERE l.account_id = ANY (?::uuid[]) AND l.queued > 0
-		GROUP BY l.account_id, l.lane, kind.model, kind.resolution, kind.duration_seconds, kind.region, kind.needs
+		GROUP BY l.account_id, l.lane, kind.model, kind.time_class, kind.region, kind.needs
 		ORDER BY l.account_id, array_position(?::text[], l.lane)`, postgres.TextArray(modelNames), postgres.UUIDArray(accounts),
 		postgres.TextArray(models.Tiers)).Scan(ctx, &demands)
 	return demands, err

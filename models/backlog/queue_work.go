@@ -32,7 +32,7 @@ func (w *QueueWork) Queue() models.Queue {
 // of the given accounts are summed up for each account.
 func ListQueueWork(ctx context.Context, db bun.IDB, accounts []models.AccountID) ([]QueueWork, error) {
 	var work []QueueWork
-	const group = "model, resolution, duration_seconds, account_id, gpu_rank, region, needs"
+	const group = "model, time_class, account_id, gpu_rank, region, needs"
 	err := db.NewRaw(depthsSQL+`
 		SELECT d.lane, `+group+`, sum(d.depth::float8 / d.sampled * n) AS depth, sum(d.depth::float8 / d.sampled * kind.gpu_seconds) AS gpu_seconds
 		FROM (SELECT lane, tier, model AS of_model, depth, sampled FROM depths) d CROSS JOIN LATERAL (

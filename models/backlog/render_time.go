@@ -11,10 +11,10 @@ import (
 
 // Kind is the set of properties that decide how long a job takes on one type of GPU.
 type Kind struct {
-	Model      string `bun:"model,pk"`
-	Resolution string `bun:"resolution,pk"`
-	// DurationSeconds is the video's length, rounded up, or 0 for models without one.
-	DurationSeconds int `bun:"duration_seconds,pk"`
+	Model string `bun:"model,pk"`
+	// TimeClass is the class of the job's parameters (catalogue.Model.TimeClass), or "" if none of them
+	// matters.
+	TimeClass string `bun:"time_class,pk"`
 }
 
 // RenderTime is how long jobs of a kind take on a type of GPU: the worker's seconds, summed
@@ -41,15 +41,14 @@ func ListRenderTimes(ctx context.Context, db bun.IDB) ([]*RenderTime, error) {
 // PutRenderTimes writes render times.
 func PutRenderTimes(ctx context.Context, tx bun.Tx, times []*RenderTime) error {
 	_, err := tx.NewInsert().Model(&times).
-		On("CONFLICT (model, resolution, duration_seconds, gpu_type) DO UPDATE").
+		On("CONFLICT (model, time_class, gpu_type) DO UPDATE").
 		Set("ratio = excluded.ratio, variance = excluded.variance, samples = excluded.samples, updated_at = clock_timestamp()").
 		Exec(ctx)
 	return err
 }
 
 // kindSQL selects the columns of Kind from a row j of jobs.
-const kindSQL = `j.model, coalesce(j.params->>'resolution', '') AS resolution,
-	CASE WHEN jsonb_typeof(j.params->'durationSeconds') = 'number' THEN ceil((j.params->>'durationSeconds')::float8)::integer ELSE 0 END AS duration_seconds`
+const kindSQL = "j.model, j.time_class"
 
 // Rendered is a completed job: how long it occupied workers, and the catalogue's estimate.
 type Rendered struct {
@@ -64,7 +63,7 @@ type Rendered struct {
 func ListRendered(ctx context.Context, db bun.IDB, after, until time.Time, limit int) ([]Rendered, error) {
 	var found []Rendered
 	err := db.NewRaw(`
-		SELECT model, resolution, duration_seconds, gpu_type, estimated_gpu_seconds, seconds FROM (
+		SELECT model, time_class, gpu_type, estimated_gpu_seconds, seconds FROM (
 			SELECT `+kindSQL+`, w.gpu_type, j.estimated_gpu_seconds, j.completed_at,
 				(SELECT sum(gpu_seconds) FROM job_attempts WHERE job_id = j.id AND run = j.run) AS seconds
 			FROM jobs j

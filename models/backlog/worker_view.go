@@ -67,9 +67,8 @@ func ListWorkerViews(ctx context.Context, db bun.IDB, after Slot, limit int) ([]
 type Standby struct {
 	AccountID models.AccountID `bun:"account_id"`
 	models.Queue
-	Resolution      string  `bun:"resolution"`
-	DurationSeconds int     `bun:"duration_seconds"`
-	GPUSeconds      float64 `bun:"gpu_seconds"`
+	TimeClass  string  `bun:"time_class"`
+	GPUSeconds float64 `bun:"gpu_seconds"`
 	// The fields below describe the account and its place in the line.
 	VirtualTime float64 `bun:"virtual_time"`
 	Queued      int     `bun:"queued"`
@@ -95,7 +94,7 @@ func ListStandby(ctx context.Context, db bun.IDB, running []models.AccountID, ac
 			(SELECT account_id, lane, promoted, virtual_time, queued FROM account_lanes
 				WHERE account_id = ANY (?0::uuid[]) AND queued > 0 AND capped LIMIT ?1))
 		SELECT line.account_id, line.lane, line.promoted, line.virtual_time, line.queued, a.weight, a.running, a.max_running,
-			head.model, head.gpu_rank, head.region, head.needs, head.resolution, head.duration_seconds, head.gpu_seconds
+			head.model, head.gpu_rank, head.region, head.needs, head.time_class, head.gpu_seconds
 		FROM line JOIN accounts a ON a.id = line.account_id
 		CROSS JOIN LATERAL (
 			SELECT `+kindSQL+`, j.gpu_rank, `+regionSQL+` AS region, j.needs, j.estimated_gpu_seconds AS gpu_seconds, j.queue_order

@@ -102,7 +102,7 @@ const (
 			extract(epoch FROM clock_timestamp() - greatest(a.checkpoint_at, a.leased_at)) AS unsaved_seconds,
 			extract(epoch FROM clock_timestamp() - a.yield_requested_at)::float8 AS asked_seconds,
 			gave.yields, extract(epoch FROM clock_timestamp() - gave.last)::float8 AS yielded_seconds,
-			held.model, held.resolution, held.duration_seconds, held.estimated_gpu_seconds,
+			held.model, held.time_class, held.estimated_gpu_seconds,
 			coalesce(least(100.0 * a.resumed_from_step / nullif(held.total_steps, 0), 100), 0) AS resumed_percent,
 			extract(epoch FROM clock_timestamp() - a.leased_at) AS held_seconds,
 			extract(epoch FROM clock_timestamp() - greatest(held.progress_at, a.leased_at)) AS silent_seconds`

@@ -44,13 +44,13 @@ fitting AS (
 written AS (
     INSERT INTO jobs (
         id, account_id, created_by, type, model, model_version, alias, status, tier, lane, priority,
-        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds, time_class,
         run_at, expires_at, retry_policy, region, require_region, callback_url, traceparent, blocked_by,
         draft_steps, takes_id, continues, workflow_id, at_most_once, max_preemptions, finish_by, max_price_per_hour, needs, slack_until, latest_checkpoint_id,
         predicted_wait_seconds, predicted_seconds, event_seq, created_at, queued_at)
     SELECT
         id, account_id, created_by, type, model, model_version, alias, status, tier, lane, priority,
-        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds,
+        params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds, time_class,
         run_at, expires_at, retry_policy, region, require_region, callback_url, traceparent, blocked_by,
         draft_steps, takes_id, continues, workflow_id, at_most_once, max_preemptions, finish_by, max_price_per_hour, needs, slack_until, latest_checkpoint_id,
         predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END

@@ -79,8 +79,8 @@ func TestLearnedDrain(t *testing.T) {
 	catalogue := drain()
 	require.Positive(t, catalogue)
 
-	b.Exec(t, `INSERT INTO render_times (model, resolution, duration_seconds, gpu_type, ratio, variance, samples) VALUES
-		('testcard', '480p', 2, 'a', 4, 0, 30), ('testcard', '720p', 2, 'b', 1, 0, 10), ('other', '', 0, 'a', 100, 0, 5)`)
+	b.Exec(t, `INSERT INTO render_times (model, time_class, gpu_type, ratio, variance, samples) VALUES
+		('testcard', 'x', 'a', 4, 0, 30), ('testcard', 'y', 'b', 1, 0, 10), ('other', '', 'a', 100, 0, 5)`)
 
 	require.InEpsilon(t, catalogue*(4*30+1*10)/40, drain(), 0.03, "the mean of the model's renders, to tenths of a second")
 	b.Exec(t, "UPDATE learning SET began_at = clock_timestamp() - interval '5 minutes'")

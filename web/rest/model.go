@@ -10,15 +10,16 @@ import (
 
 // modelView is a model of the catalogue.
 type modelView struct {
-	Name         string   `json:"name" doc:"The name to use in model_version and model."`
-	JobType      string   `json:"job_type" doc:"The type of its jobs."`
-	Description  string   `json:"description"`
-	ParamsSchema object   `json:"params_schema" doc:"The JSON Schema of its parameters, with defaults."`
-	GPUTypes     []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
-	Available    bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
-	State        string   `json:"state" enum:"available,no_worker,not_served" doc:"no_worker: no worker can run it, though a pool names it or jobs wait for it. not_served: no worker can run it, and nothing asks for it."`
-	Version      int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
-	Produces     string   `json:"produces" enum:"video,image,output" doc:"Kind of result of a completed job."`
+	Name          string   `json:"name" doc:"The name to use in model_version and model."`
+	JobType       string   `json:"job_type" doc:"The type of its jobs."`
+	Description   string   `json:"description"`
+	ParamsSchema  object   `json:"params_schema" doc:"The JSON Schema of its parameters, with defaults."`
+	GPUTypes      []string `json:"gpu_types" nullable:"false" doc:"The GPU types that can run it."`
+	Available     bool     `json:"available" doc:"Whether a worker that can run it is registered now."`
+	State         string   `json:"state" enum:"available,no_worker,not_served" doc:"no_worker: no worker can run it, though a pool names it or jobs wait for it. not_served: no worker can run it, and nothing asks for it."`
+	Version       int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
+	Produces      string   `json:"produces" enum:"video,image,output" doc:"Kind of result of a completed job."`
+	TimeDependsOn []string `json:"time_depends_on" nullable:"false" doc:"The parameters on which the time of a render depends: times are learned per class of their values. Empty means resolution and durationSeconds."`
 }
 
 // aliasView is a name that spreads jobs over models.
@@ -58,7 +59,7 @@ func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, e
 	for _, m := range found {
 		out.Body.Models = append(out.Body.Models, modelView{
 			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, strings.ToLower(string(m.State)), m.Version,
-			strings.ToLower(string(m.Produces)),
+			strings.ToLower(string(m.Produces)), append([]string{}, m.TimeDependsOn...),
 		})
 	}
 	out.Body.Aliases = []aliasView{}

@@ -19,7 +19,7 @@ func TestView_ShowsTheJob(t *testing.T) {
 		"GraphQL shows it": `AccountID CreatedBy ModelVersion Alias Lane Run Traceparent WorkflowID LatestCheckpointID WastedGPUSeconds
 			CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt PredictedWaitSeconds PredictedSeconds WaitedSeconds
 			PausedSeconds BackoffSeconds DelayedSeconds`,
-		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds SlackUntil BlockedBy Failures Crashes GPURank
+		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds TimeClass SlackUntil BlockedBy Failures Crashes GPURank
 			AvoidWorkerID AvoidUntil EventSeq CurrentAttemptID ProgressEventAt ProgressEventPercent DelayedAt QueuedAt LeasedAt`,
 	}, func(job models.Job) any { return view(&job) })
 }

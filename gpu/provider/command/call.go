@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,12 +46,18 @@ type call struct {
 	order   []string // the ids of answers, as they came
 	problem string   // the first thing wrong with the output
 	flood   error
+	grace   time.Duration // between SIGTERM and SIGKILL
+	late    bool          // it was killed because of the limit
+	leaked  atomic.Bool   // it wrote the secret
 }
 
 // call runs a pool's program. The call is never nil, and has what the program wrote also if
 // there is an error.
-func (p *Provider) call(ctx context.Context, pool *capacity.Pool, r request) (*call, error) {
-	c := &call{verb: r.Verb, answers: map[string]answer{}, secret: r.Environment["REELAY_API_KEY"]}
+func (p *Provider) call(ctx context.Context, pool *capacity.Pool, r request) (c *call, err error) {
+	c = &call{verb: r.Verb, answers: map[string]answer{}, secret: r.Environment["REELAY_API_KEY"], grace: stopGrace}
+	if p.trial != nil {
+		defer func() { p.trial.observe(c) }()
+	}
 	settings, err := readSettings(pool)
 	if err != nil {
 		return c, &fleet.ProviderError{Class: fleet.Invalid, Err: err}
@@ -67,13 +74,13 @@ func (p *Provider) call(ctx context.Context, pool *capacity.Pool, r request) (*c
 		c.asked[i.ID] = true
 	}
 	c.log = p.logOf(c, pool)
-	r.Pool, r.Options = describe(pool), settings.Options
-	if len(r.Options) == 0 || string(r.Options) == "null" {
-		r.Options = json.RawMessage("{}")
-	}
+	r.Pool, r.Options = describe(pool), optionsOf(settings)
 	input, err := json.Marshal(r)
 	if err != nil {
 		return c, fmt.Errorf("encode the request to the program %s: %w", c.program, err)
+	}
+	if p.trial != nil {
+		input, c.grace = p.trial.alter(input), p.trial.grace
 	}
 	limit := settings.limit(r.Verb)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
@@ -99,8 +106,9 @@ func (c *call) run(ctx context.Context, path string, input []byte) error {
 	}
 	select {
 	case <-ctx.Done():
-		process.Stop(stopGrace)
+		process.Stop(c.grace)
 		cause := context.Cause(ctx)
+		c.late = c.flood == nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
 			cause = fleet.Refuse(fleet.Transient, "the program %s was killed because control did not wait for its %s any longer", c.program, c.verb)
 		}
@@ -153,6 +161,7 @@ func (c *call) read(out io.Reader) error {
 
 // line takes one line of the standard output. It keeps the first answer for each instance.
 func (c *call) line(line []byte) {
+	c.watch(string(line))
 	a, err := readAnswer(line, c.verb)
 	_, again := c.answers[a.ID]
 	switch {
@@ -192,6 +201,13 @@ func (c *call) refusal(a answer) error {
 	}
 	message := cmp.Or(c.show(a.Error.Message), "the program "+c.program+" gave no message")
 	return &fleet.ProviderError{Class: a.Error.Class, ZonesAvailable: a.Error.ZonesAvailable, Err: errors.New(message)}
+}
+
+// watch notes whether a program's words have the key.
+func (c *call) watch(words string) {
+	if c.secret != "" && strings.Contains(words, c.secret) {
+		c.leaked.Store(true)
+	}
 }
 
 // show makes a program's words fit to be shown: short, printable, and without the key.

@@ -23,7 +23,7 @@ func example(t *testing.T, name, options string) *cloud {
 	c := setupIn(t, t.TempDir(), name)
 	text, err := os.ReadFile(filepath.Join("examples", name))
 	require.NoError(t, err)
-	require.LessOrEqual(t, strings.Count(string(text), "\n"), 70)
+	require.LessOrEqual(t, strings.Count(string(text), "\n"), 75)
 	testrun.WriteProgram(t, filepath.Join(c.folder, name), string(text))
 	c.pool.Settings = json.RawMessage(`{"program": "` + name + `", "options": ` + options + `}`)
 	require.NoError(t, command.CheckPool(c.pool))
@@ -75,7 +75,7 @@ func TestDockerCompose(t *testing.T) {
 	_, err := c.List(t.Context(), c.pool)
 	require.ErrorContains(t, err, "Cannot connect to the Docker daemon")
 	for options, class := range map[string]fleet.ErrorClass{`{"service": "absent"}`: fleet.Invalid,
-		`{"service": "-v/:/host"}`: fleet.Transient} {
+		`{"service": "-v/:/host"}`: fleet.Invalid, `{"image": "x"}`: fleet.Invalid} {
 		c.pool.Settings = json.RawMessage(`{"program": "docker-compose", "options": ` + options + `}`)
 		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
 	}
@@ -162,7 +162,7 @@ func TestKubectlStockout(t *testing.T) {
 	require.NoError(t, c.create(t, "spot-huge")[0].Err, "an autoscaler adds a node")
 	for _, odd := range []string{`"soon"`, `null`, `[]`} {
 		c.pool.Settings = json.RawMessage(`{"program": "kubectl", "options": {"scheduleSeconds": ` + odd + `}}`)
-		require.Error(t, c.create(t, "spot-a")[0].Err)
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
 	}
 	c.pool.Settings = json.RawMessage(`{"program": "kubectl", "options": {}}`)
 	require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-lost")[0].Err), "what became of it is unknown")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -30,12 +31,13 @@ type limiter struct {
 type stderrLog struct {
 	call    *call
 	pool    string
+	out     *slog.Logger
 	last    string // the last line
 	allowed func() (omitted int, ok bool)
 }
 
 func (p *Provider) logOf(c *call, pool *capacity.Pool) *stderrLog {
-	return &stderrLog{call: c, pool: pool.Name, allowed: func() (int, bool) {
+	return &stderrLog{call: c, pool: pool.Name, out: p.log(), allowed: func() (int, bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		l := p.logs[c.program]
@@ -53,15 +55,18 @@ func (p *Provider) logOf(c *call, pool *capacity.Pool) *stderrLog {
 	}}
 }
 
+func (p *Provider) log() *slog.Logger { return cmp.Or(p.config.Log, slog.Default()) }
+
 // read logs the lines of a standard error to its end.
 func (l *stderrLog) read(from io.Reader) {
 	lines := bufio.NewReaderSize(from, program.MaxLine)
 	for {
 		line, err := program.ReadLine(lines)
+		l.call.watch(string(line))
 		if shown := strings.TrimSpace(l.call.show(string(line))); shown != "" {
 			l.last = shown
 			if omitted, ok := l.allowed(); ok {
-				slog.Warn("a provider's program says", "program", l.call.program, "verb", l.call.verb, "pool", l.pool, "line", shown, "omitted",
+				l.out.Warn("a provider's program says", "program", l.call.program, "verb", l.call.verb, "pool", l.pool, "line", shown, "omitted",
 					omitted)
 			}
 		}
@@ -81,7 +86,7 @@ func (p *Provider) noteStrangers(ctx context.Context, c *call, pool *capacity.Po
 	p.strangers[pool.ID] = true
 	p.mu.Unlock()
 	if !logged {
-		slog.WarnContext(ctx, "a provider's program lists machines that are not the pool's: they are ignored", "program", c.program, "pool",
+		p.log().WarnContext(ctx, "a provider's program lists machines that are not the pool's: they are ignored", "program", c.program, "pool",
 			pool.Name, "machines", n)
 	}
 }

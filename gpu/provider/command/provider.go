@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,8 @@ type Config struct {
 	Folder string
 	// Enrolment is passed to a program that creates machines, and to no other call.
 	Enrolment fleet.Enrolment
+	// Log gets what the programs write to their standard error; nil means the default logger.
+	Log *slog.Logger
 }
 
 // Provider runs a program per call. It implements [fleet.Preemptor]. Its methods can be called
@@ -42,6 +45,8 @@ type Provider struct {
 	logs map[string]*limiter // by program
 	// strangers are the pools whose program listed machines of others, which is logged once.
 	strangers map[models.PoolID]bool
+	// trial looks closer at each call; nil in control.
+	trial *trial
 }
 
 // New returns a provider of the programs in a folder.

@@ -67,6 +67,14 @@ func readSettings(pool *capacity.Pool) (*Settings, error) {
 	return s, nil
 }
 
+// optionsOf returns the options as a program gets them.
+func optionsOf(s *Settings) json.RawMessage {
+	if options := bytes.TrimSpace(s.Options); len(options) > 0 && string(options) != "null" {
+		return s.Options
+	}
+	return json.RawMessage("{}")
+}
+
 // limit is how long a call may take.
 func (s *Settings) limit(verb string) time.Duration {
 	limit := defaultLimit

@@ -11,7 +11,7 @@ import (
 
 // ofARun are the fields of a job that no request has.
 const ofARun = `ID AccountID CreatedBy Traceparent IdempotencyKey RequestDigest CreatedAt QueueOrder ModelVersion Alias
-	Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds SlackUntil Needs
+	Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds TimeClass SlackUntil Needs
 	Run Requeued Preemptions AttemptNo Failures Crashes GPURank AvoidWorkerID AvoidUntil CurrentAttemptID Handle
 	ResultID Output FailureClass FailureReason WastedGPUSeconds CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt
 	Percent Phase Message Step TotalSteps Frame TotalFrames ETASeconds UpdatedAt PreviewID ProgressEventAt ProgressEventPercent

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -248,6 +249,7 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("prompt", "%s", map[bool]string{true: "required", false: "optional"}[m.RequiresPrompt])
 	field("time limit", "%s and more for long or large videos", text.Seconds(m.TimeoutSeconds))
 	field("first estimate", "%s of GPU per second of video", text.Seconds(m.GpuSecondsPerSecond))
+	field("time depends on", "%s", cmp.Or(strings.Join(m.TimeDependsOn, ", "), "resolution, durationSeconds"))
 	field("price factor", "%g", m.PriceFactor)
 	field("drafts", "%s", draftable(m.Drafts))
 	for _, part := range []struct {
