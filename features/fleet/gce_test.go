@@ -60,6 +60,27 @@ func TestScaleOnGCE(t *testing.T) {
 		require.Len(t, server.Instances(), 2)
 	})
 
+	t.Run("DeletesAMachineThatStoppedByItself", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, server, pool := onGCE(t, 10*time.Second)
+		require.NoError(t, scaler.Scale(t.Context()))
+		s.Exec(t, "UPDATE pools SET min_workers = 0")
+		name := server.Instances()[0].Name
+		register(t, s, pool, name)
+		s.Exec(t, "UPDATE workers SET status = 'TERMINATED', token_hash = NULL, ended_at = clock_timestamp() WHERE provider_instance_id = ?", name)
+		server.SetStatus("us-central1-a", name, "TERMINATED", "")
+		server.SetStatus("us-central1-b", name, "TERMINATED", "")
+
+		for range 3 {
+			require.NoError(t, scaler.Scale(t.Context()))
+		}
+
+		for _, i := range server.Instances() {
+			require.NotEqual(t, name, i.Name, "it would keep its disk")
+		}
+		require.Equal(t, 1, poolStatus(t, s, pool).PaidWorkers)
+	})
+
 	t.Run("DeletesTheSecondMachineOfAName", func(t *testing.T) {
 		t.Parallel()
 		s, scaler, server, pool := onGCE(t, 10*time.Second)

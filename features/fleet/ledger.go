@@ -125,11 +125,23 @@ func (l *listing) judge(m *capacity.Machine) bool {
 }
 
 // over reports whether a machine that is missing is gone. A list that lacks it is not enough, unless its
-// deletion was confirmed.
+// deletion was confirmed. One that stopped by itself still has disks, until it is deleted.
 func (l *listing) over(m *capacity.Machine) bool {
+	if l.works[m.InstanceID] {
+		return false
+	}
+	if l.stopped(m.InstanceID) {
+		return !m.DeletedAt.IsZero()
+	}
 	i, listed := l.known[m.InstanceID]
 	ended := listed && i.State == InstanceEnded
-	return !l.works[m.InstanceID] && (l.sure || ended || !m.DeletedAt.IsZero() || l.now.Sub(m.MissingAt) >= silence)
+	return l.sure || ended || !m.DeletedAt.IsZero() || l.now.Sub(m.MissingAt) >= silence
+}
+
+// stopped reports whether the provider has a machine that ended by itself.
+func (l *listing) stopped(id string) bool {
+	i, listed := l.known[id]
+	return listed && !l.sure && i.State == InstanceEnded && !i.Reclaimed && i.Err == nil
 }
 
 // unlisted reports whether a list lacks a machine only because it lags.
@@ -171,10 +183,10 @@ func (l *listing) gone(m *capacity.Machine, billed time.Time) {
 // confirmed, otherwise the middle between the last list that had it and the first that did not. If its
 // workers fell silent before that, and not long before, the lists lag.
 func billedUntil(m *capacity.Machine) time.Time {
-	switch {
-	case !m.DeletedAt.IsZero() && m.ListedAt.After(m.DeletedAt):
+	switch deleted := !m.DeletedAt.IsZero() && m.DeletedAt.Before(m.MissingAt); {
+	case deleted && m.ListedAt.After(m.DeletedAt):
 		return m.ListedAt
-	case !m.DeletedAt.IsZero():
+	case deleted:
 		return m.DeletedAt
 	case m.ListedAt.IsZero():
 		return m.MissingAt
@@ -243,6 +255,9 @@ func (s *Scaler) deleted(ctx context.Context, l *listing, instances []Instance, 
 	return s.mark(ctx, l, instances, func(m *capacity.Machine) {
 		if m.DeletedAt.IsZero() && failed[m.InstanceID] == nil {
 			m.DeletedAt = at
+			if l.stopped(m.InstanceID) {
+				l.gone(m, billedUntil(m))
+			}
 		}
 	})
 }
@@ -274,7 +289,7 @@ func (p *poolState) vacant() int {
 			places[w.ProviderInstanceID]--
 		}
 	}
-	n := 0
+	n := p.ending
 	for _, left := range places {
 		n += max(left, 0)
 	}

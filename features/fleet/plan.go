@@ -56,6 +56,8 @@ type poolState struct {
 	pool     *capacity.Pool
 	workers  []*models.Worker
 	machines []*capacity.Machine
+	// ending is for how many workers machines end that are not listed here.
+	ending int
 	// patient is how many of the busy workers run jobs without a wait target, or with slack.
 	patient int
 	// start is how long its new workers take until they can render.

@@ -243,17 +243,20 @@ func (s *Scaler) clear(ctx context.Context, l *listing, instances, seconds []Ins
 }
 
 // unneeded returns the machines without a worker that may be deleted now. A machine whose agent was told
-// to leave, or never registered, is deleted at once.
+// to leave, or never registered, or which stopped by itself, is deleted at once.
 func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance) (idle []Instance, err error) {
 	var unknown []string
 	byID, since := map[string]Instance{}, s.surveys.since(l.pool.ID, instances, l.now)
 	for _, i := range instances {
+		if m := l.ledger[i.ID]; m != nil && !l.works[i.ID] && l.stopped(i.ID) && m.DeletedAt.IsZero() {
+			idle = append(idle, i)
+		}
 		if !l.works[i.ID] && i.Lives() && (l.ledger[i.ID] != nil || l.now.Sub(since[i.ID]) > clearGrace) {
 			unknown, byID[i.ID] = append(unknown, i.ID), i
 		}
 	}
 	if len(unknown) == 0 {
-		return nil, nil
+		return idle, nil
 	}
 	// The rows were read before the machines were listed, so newer rows may exist.
 	kept, over, err := models.ListKeptInstances(ctx, s.DB, l.pool.Provider, unknown, lease.Deliberate(), clearGrace)

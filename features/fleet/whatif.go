@@ -31,10 +31,11 @@ func NewSnapshot(now time.Time, queues []backlog.QueueDemand, times estimate.Ren
 		impatient: o.Impatient}
 }
 
-// Add adds a pool and its workers that have not ended. patient of the busy ones run BATCH jobs, and
-// new ones take as long as start. The plan uses only the id, the status and the idle time of a worker.
-func (s *snapshot) Add(pool *capacity.Pool, workers []*models.Worker, patient int, start Start) {
-	s.pools = append(s.pools, poolState{pool: pool, workers: workers, patient: patient, start: start})
+// Add adds a pool and its workers that do not leave. ending is for how many others machines are still
+// paid for. patient of the busy ones run BATCH jobs, and new ones take as long as start. The plan uses
+// only the id, the status and the idle time of a worker.
+func (s *snapshot) Add(pool *capacity.Pool, workers []*models.Worker, ending, patient int, start Start) {
+	s.pools = append(s.pools, poolState{pool: pool, workers: workers, ending: ending, patient: patient, start: start})
 }
 
 // Decision is the plan for one pool.

@@ -173,6 +173,7 @@ func (c *checker) machines(place string, m *Machines) {
 	c.number(place+".preemptionsPerHour", m.PreemptionsPerHour, 0, maxPreemptions)
 	c.number(place+".noticeSeconds", m.NoticeSeconds, 0, maxSeconds)
 	c.number(place+".detectSeconds", m.DetectSeconds, 0, maxSeconds)
+	c.number(place+".endSeconds", m.ending(), 0, maxSeconds)
 }
 
 func (c *checker) policy(place string, p *Policy) {

@@ -44,6 +44,7 @@ var Figures = []Figure{
 	{"  boot", func(r *Result) string { return r.part(r.Seconds.Boot) }},
 	{"  load", func(r *Result) string { return r.part(r.Seconds.Load) }},
 	{"  idle", func(r *Result) string { return r.part(r.Seconds.Idle) }},
+	{"  ending", func(r *Result) string { return r.part(r.Seconds.Ending) }},
 	{"  wasted", func(r *Result) string { return r.part(r.Seconds.Wasted) }},
 	{"    saving checkpoints", func(r *Result) string { return r.part(r.SavingSeconds) }},
 	{"    rendered again", func(r *Result) string { return r.part(r.LostSeconds) }},

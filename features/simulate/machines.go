@@ -45,16 +45,18 @@ func (s *sim) scale() {
 	in := fleet.NewSnapshot(now, queues, estimate.NewRenderTimes(s.rounds.known), s.look())
 	for _, p := range s.pools {
 		var workers []*models.Worker
-		patient := 0
+		patient, ending := 0, p.ending
 		for _, w := range p.workers {
-			if !w.noticed && !w.leaves {
+			if w.noticed || w.leaves {
+				ending++
+			} else {
 				workers = append(workers, &w.Worker)
 				if a := w.attempt; a != nil && (a.lane == models.TierBatch || a.needs == needsCheap) {
 					patient++
 				}
 			}
 		}
-		in.Add(p.Pool, workers, patient, p.start())
+		in.Add(p.Pool, workers, ending, patient, p.start())
 	}
 	for i, d := range fleet.Plan(in) {
 		p := s.pools[i]
@@ -63,13 +65,13 @@ func (s *sim) scale() {
 			if w := s.byID[id]; w.attempt != nil {
 				w.leaves = true
 			} else {
-				s.retire(w)
+				s.end(w)
 			}
 		}
 		if d.Closed {
 			for _, w := range slices.Clone(p.workers) {
 				if w.Status == models.WorkerBooting {
-					s.retire(w)
+					s.end(w)
 				}
 			}
 		}
@@ -148,7 +150,7 @@ func (s *sim) booted(w *worker, inTime bool) {
 	}
 	if !inTime {
 		fleet.BootEnded(w.pool.Pool, clock(w.born), clock(s.now))
-		s.retire(w)
+		s.end(w)
 		return
 	}
 	fleet.BootStarted(w.pool.Pool)
@@ -173,6 +175,21 @@ func (s *sim) unidle(w *worker) {
 	p := w.pool
 	i := slices.Index(p.idle, w)
 	p.idle = slices.Delete(p.idle, i, i+1)
+}
+
+// end ends a worker that has no job, and then its machine, which is paid for until it is gone.
+func (s *sim) end(w *worker) {
+	s.retire(w)
+	p, paid := w.pool, w.pool.paid(s.now)
+	p.ending++
+	seconds := s.Machines.ending()
+	s.later(s.now+seconds, func() {
+		p.ending--
+		s.result.Seconds.Ending += seconds
+		s.result.PaidSeconds += seconds
+		s.result.CostUSD += p.paid(s.now) - paid
+		s.dirty()
+	})
 }
 
 // retire ends a worker that has no job.

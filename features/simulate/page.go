@@ -64,6 +64,7 @@ func (r *Result) bars() (all []bar) {
 	}{
 		{"useful", "#2f855a", r.Seconds.Useful}, {"wasted", "#c53030", r.Seconds.Wasted}, {"idle", "#a0aec0", r.Seconds.Idle},
 		{"load", "#3182ce", r.Seconds.Load}, {"boot", "#d69e2e", r.Seconds.Boot},
+		{"ending", "#805ad5", r.Seconds.Ending},
 	} {
 		if r.PaidSeconds == 0 {
 			return nil

@@ -70,13 +70,14 @@ type Result struct {
 	Series   []Sample  `json:"series"`
 }
 
-// Classes divides the paid seconds.
+// Classes divides the paid seconds, as models.Paid does for the machines of a fleet.
 type Classes struct {
 	Boot   float64 `json:"boot"`
 	Load   float64 `json:"load"`
 	Idle   float64 `json:"idle"`
 	Wasted float64 `json:"wasted"`
 	Useful float64 `json:"useful"`
+	Ending float64 `json:"ending"`
 }
 
 // Quantiles summarises durations.
@@ -127,7 +128,7 @@ func (s *sim) charge(w *worker, class int, seconds float64) {
 }
 
 // Total is the sum of the classes.
-func (c Classes) Total() float64 { return c.Boot + c.Load + c.Idle + c.Wasted + c.Useful }
+func (c Classes) Total() float64 { return c.Boot + c.Load + c.Idle + c.Wasted + c.Useful + c.Ending }
 
 // sample records the state.
 func (s *sim) sample() {

@@ -203,7 +203,7 @@ func (s *sim) complete(a *attempt) {
 	switch {
 	case w.leaves:
 		w.Status, w.since = models.WorkerDraining, s.now
-		s.retire(w)
+		s.end(w)
 	case w.noticed:
 		w.Status, w.since = models.WorkerDraining, s.now
 	default:

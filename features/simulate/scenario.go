@@ -110,6 +110,18 @@ type Machines struct {
 	NoticeSeconds      float64 `yaml:"noticeSeconds"`
 	// DetectSeconds is how long a loss without notice stays undetected.
 	DetectSeconds float64 `yaml:"detectSeconds"`
+	// EndSeconds is how long a machine is paid for after its worker has ended; nil means defaultEnd.
+	EndSeconds *float64 `yaml:"endSeconds"`
+}
+
+// defaultEnd is a second or two until the scaler deletes a machine, and what a cloud takes for that.
+const defaultEnd = 10
+
+func (m *Machines) ending() float64 {
+	if m.EndSeconds == nil {
+		return defaultEnd
+	}
+	return *m.EndSeconds
 }
 
 // Policy is how often workers save checkpoints.

@@ -71,6 +71,7 @@ type pool struct {
 	trace   *Trace
 	first   float64 // price per hour, before it changes
 	down    int     // number of its current outages and stockouts
+	ending  int     // machines without a worker that are still paid for
 	// priceSince and priceSum integrate the price: one machine from the beginning to
 	// priceSince costs priceSum.
 	priceSince, priceSum float64

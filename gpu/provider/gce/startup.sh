@@ -44,6 +44,8 @@ docker rm --force reelay-agent >/dev/null 2>&1
 docker run --detach "${arguments[@]}" "$container" || { rm -f "$environment"; exit 1; }
 rm -f "$environment"
 
-# For the serial console. The agent itself watches for preemptions.
-docker wait reelay-agent
+# The log is for the serial console. The agent itself watches for preemptions. If it ended as it was
+# asked to, the machine is not needed any more, also if nobody is there to delete it.
+status=$(docker wait reelay-agent)
 docker logs --tail 50 reelay-agent >&2
+if [ "$status" = 0 ]; then shutdown -h now; fi

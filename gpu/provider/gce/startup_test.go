@@ -20,7 +20,13 @@ echo "$@" >>"$STUB/log"
 case $1 in
 run) shift; while [ $# -gt 0 ]; do if [ "$1" = --env-file ]; then cp "$2" "$STUB/environment"; fi; shift; done ;;
 login) cat >"$STUB/token" ;;
+wait) echo "${AGENT_STATUS:-1}" ;;
 esac
+`
+
+// shutdown notes that it was called.
+const shutdown = `#!/bin/sh
+echo "shutdown $@" >>"$STUB/log"
 `
 
 func TestStartupScript(t *testing.T) {
@@ -44,6 +50,7 @@ func TestStartupScript(t *testing.T) {
 	t.Cleanup(metadata.Close)
 	stub := t.TempDir()
 	testrun.WriteProgram(t, filepath.Join(stub, "docker"), docker)
+	testrun.WriteProgram(t, filepath.Join(stub, "shutdown"), shutdown)
 	cmd := exec.CommandContext(t.Context(), "bash", "startup.sh")
 	cmd.Env = append(os.Environ(), "STUB="+stub, "PATH="+stub+":"+os.Getenv("PATH"), "GCE_METADATA_HOST="+
 		strings.TrimPrefix(metadata.URL, "http://"))
@@ -65,4 +72,13 @@ func TestStartupScript(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "ya29.secret", string(token))
 	require.NotContains(t, string(log), "rl_live_secret", "arguments are visible to every user of the machine")
+	require.NotContains(t, string(log), "shutdown", "an agent that failed leaves its machine for control, and for operators to look at")
+
+	left := exec.CommandContext(t.Context(), "bash", "startup.sh")
+	left.Env = append(cmd.Env, "AGENT_STATUS=0")
+	out, err = left.CombinedOutput()
+	require.NoError(t, err, string(out))
+	log, err = os.ReadFile(filepath.Join(stub, "log"))
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(log), "shutdown -h now\n"), "a machine whose agent drained ends: %s", log)
 }
