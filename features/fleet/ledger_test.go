@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,9 @@ type cloud struct {
 	others []fleet.Instance
 	// off is how far its clock is off.
 	off time.Duration
+
+	// asked and made are of its newest answer to a create, as it said it.
+	asked, made int
 }
 
 // rented is a machine of the cloud, paid for from created until gone.
@@ -62,6 +66,14 @@ func (c *cloud) alive() (n int) {
 
 func (c *cloud) Create(_ context.Context, _ *capacity.Pool, _ string, ids []string) []fleet.Created {
 	answer := fleet.Undone(ids, nil)
+	c.asked, c.made = len(ids), 0
+	defer func() {
+		for _, one := range answer {
+			if one.Err == nil {
+				c.made++
+			}
+		}
+	}()
 	for i, id := range ids {
 		if c.machines[id] != nil {
 			continue
@@ -209,6 +221,9 @@ func TestLedger(t *testing.T) {
 				_, _ = s.Reaper.Reap(t.Context())
 				_ = scaler.Scale(t.Context())
 				require.LessOrEqual(t, c.alive(), 8, "at %s", c.now)
+				if second%10 == 9 {
+					c.check(t, s, pool)
+				}
 			}
 			rows, err := models.CountHistoryPools(t.Context(), s.DB, began, began.Add(minutes*time.Minute), nil, "")
 			require.NoError(t, err)
@@ -230,6 +245,38 @@ func TestLedger(t *testing.T) {
 			require.NotZero(t, paid.Idle.Seconds)
 			require.NotZero(t, paid.Boot.Seconds)
 		})
+	}
+}
+
+// check compares what the scaler says of the pool with the truth of the cloud.
+func (c *cloud) check(t *testing.T, s *jobstest.Stack, pool *capacity.Pool) {
+	t.Helper()
+	e, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+	require.NoError(t, err)
+	short := e.Workers < e.Pool.MinWorkers && e.Boot == 0
+	ends := 0 // machines without a worker that could take a job
+	for _, m := range c.machines {
+		if m.gone == 0 || c.now-m.gone < c.lag+time.Minute {
+			ends++
+		}
+	}
+	causes := map[string]bool{
+		"the provider refused machines (":                    c.asked > 0 && c.made == 0,
+		"the provider had only some of the machines (":       c.asked > c.made && c.made > 0,
+		"did not have all machines before, and is now asked": c.asked > 0,
+		"in a row did not start (":                           slices.ContainsFunc(slices.Collect(maps.Values(c.machines)), func(m *rented) bool { return m.boots == time.Hour }),
+		"whose machines have not ended yet":                  ends > e.Workers,
+		"nothing is changed, because its provider fails: ":   c.lacks > 0 || c.empty > 0 || c.lag > 0,
+	}
+	named := 0
+	for sentence, true := range causes {
+		if strings.Contains(e.Reason, sentence) {
+			named++
+			require.True(t, true, "at %s it says: %s (the newest answer: %d of %d)", c.now, e.Reason, c.made, c.asked)
+		}
+	}
+	if short {
+		require.NotZero(t, named, "at %s %d of %d workers, and no cause: %s", c.now, e.Workers, e.Pool.MinWorkers, e.Reason)
 	}
 }
 

@@ -245,13 +245,24 @@ func (d *decision) size() {
 		d.reason += "; " + few + "."
 	case d.waits != "" && max(need, d.pool.MinWorkers) > in.Max:
 		d.reason += "; " + d.waits + "."
-	case need > in.Max:
+	case d.short(need) > in.Max:
+		if d.pool.MinWorkers > need {
+			d.reason += fmt.Sprintf("; pool minimum is %d", d.pool.MinWorkers)
+		}
 		d.reason += fmt.Sprintf("; pool maximum is %d%s.", d.pool.MaxWorkers, d.withheld())
 	case need < in.Min:
 		d.reason += fmt.Sprintf("; pool minimum is %d.", in.Min)
 	default:
 		d.reason += "."
 	}
+}
+
+// short returns how many workers the pool should have, without what it may have now.
+func (d *decision) short(need int) int {
+	if d.closed != "" {
+		return need
+	}
+	return max(need, min(d.pool.MinWorkers, d.pool.MaxWorkers))
 }
 
 // withheld says why the pool may have fewer workers than its maximum.
