@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -14,30 +15,30 @@ import (
 type Machine struct {
 	bun.BaseModel `bun:"table:machines,alias:m"`
 
-	ID         int64         `bun:"id,pk,autoincrement"`
-	PoolID     models.PoolID `bun:"pool_id"`
-	Provider   string        `bun:"provider"`
-	InstanceID string        `bun:"instance_id"`
+	ID         int64         `bun:"id,pk,autoincrement" json:"id"`
+	PoolID     models.PoolID `bun:"pool_id" json:"pool_id"`
+	Provider   string        `bun:"provider" json:"provider"`
+	InstanceID string        `bun:"instance_id" json:"instance_id"`
 	// Workers is how many workers it runs. The price of a pool is that of one.
-	Workers int `bun:"workers"`
+	Workers int `bun:"workers" json:"workers"`
 	// AskedAt is when the scaler wrote down that it would ask for it.
-	AskedAt time.Time `bun:"asked_at,nullzero,default:clock_timestamp()"`
+	AskedAt time.Time `bun:"asked_at,nullzero,default:clock_timestamp()" json:"asked_at,omitzero"`
 	// CreatedAt is zero until the provider has confirmed the machine, and RegisteredAt until its first
 	// worker has registered.
-	CreatedAt    time.Time `bun:"created_at,nullzero"`
-	RegisteredAt time.Time `bun:"registered_at,nullzero"`
+	CreatedAt    time.Time `bun:"created_at,nullzero" json:"created_at,omitzero"`
+	RegisteredAt time.Time `bun:"registered_at,nullzero" json:"registered_at,omitzero"`
 	// ToldAt is when its deletion was first asked for, DeletedAt when the provider confirmed that.
-	ToldAt    time.Time `bun:"told_at,nullzero"`
-	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	ToldAt    time.Time `bun:"told_at,nullzero" json:"told_at,omitzero"`
+	DeletedAt time.Time `bun:"deleted_at,nullzero" json:"deleted_at,omitzero"`
 	// ListedAt is when a list of the provider last had it, as far as that was noted: see fleet. MissingAt
 	// is since when the lists lack it or say that it has ended, or zero.
-	ListedAt  time.Time `bun:"listed_at,nullzero"`
-	MissingAt time.Time `bun:"missing_at,nullzero"`
+	ListedAt  time.Time `bun:"listed_at,nullzero" json:"listed_at,omitzero"`
+	MissingAt time.Time `bun:"missing_at,nullzero" json:"missing_at,omitzero"`
 	// SpokeAt is the last sign of life of its workers before MissingAt, if they were silent then.
-	SpokeAt time.Time `bun:"spoke_at,nullzero"`
+	SpokeAt time.Time `bun:"spoke_at,nullzero" json:"spoke_at,omitzero"`
 	// GoneAt is when it was clear that it does not exist any more.
-	GoneAt      time.Time `bun:"gone_at,nullzero"`
-	BilledUntil time.Time `bun:"billed_until,nullzero"`
+	GoneAt      time.Time `bun:"gone_at,nullzero" json:"gone_at,omitzero"`
+	BilledUntil time.Time `bun:"billed_until,nullzero" json:"billed_until,omitzero"`
 }
 
 // InsertMachines writes the machines that a provider will be asked for.
@@ -52,13 +53,24 @@ func ListMachines(ctx context.Context, db bun.IDB, pools []models.PoolID) (found
 	return found, err
 }
 
-// UpdateMachines writes what changed of machines, except what a registration writes.
+// UpdateMachines writes what changed of machines, except what a registration writes. A time at which a
+// deletion was asked for or confirmed stays. Machines are locked in the order of their ids.
 func UpdateMachines(ctx context.Context, db bun.IDB, machines []*Machine) error {
 	if len(machines) == 0 {
 		return nil
 	}
-	_, err := db.NewUpdate().Model(&machines).
-		Column("created_at", "told_at", "deleted_at", "listed_at", "missing_at", "spoke_at", "gone_at", "billed_until").Bulk().Exec(ctx)
+	changed, err := json.Marshal(machines)
+	if err != nil {
+		return err
+	}
+	_, err = db.NewRaw(`
+		WITH n AS MATERIALIZED (
+			SELECT * FROM jsonb_to_recordset(?::jsonb) AS n (id bigint, created_at timestamptz, told_at timestamptz, deleted_at timestamptz,
+				listed_at timestamptz, missing_at timestamptz, spoke_at timestamptz, gone_at timestamptz, billed_until timestamptz)),
+		locked AS MATERIALIZED (SELECT id FROM machines WHERE id IN (SELECT id FROM n) ORDER BY id FOR NO KEY UPDATE)
+		UPDATE machines m SET created_at = n.created_at, told_at = coalesce(m.told_at, n.told_at), deleted_at = coalesce(m.deleted_at, n.deleted_at),
+			listed_at = n.listed_at, missing_at = n.missing_at, spoke_at = n.spoke_at, gone_at = n.gone_at, billed_until = n.billed_until
+		FROM n WHERE m.id = n.id AND m.id IN (SELECT id FROM locked)`, string(changed)).Exec(ctx)
 	return err
 }
 
@@ -66,11 +78,14 @@ func UpdateMachines(ctx context.Context, db bun.IDB, machines []*Machine) error 
 // refused others: they were never paid for.
 func MachinesCreated(ctx context.Context, db bun.IDB, provider string, at time.Time, created, refused []string) error {
 	_, err := db.NewRaw(`
+		WITH locked AS MATERIALIZED (
+			SELECT id FROM machines WHERE provider = ?0 AND instance_id = ANY (?2::text[] || ?3::text[]) AND gone_at IS NULL
+			ORDER BY id FOR NO KEY UPDATE)
 		UPDATE machines SET
 			created_at = CASE WHEN instance_id = ANY (?2::text[]) THEN coalesce(created_at, least(?1, registered_at)) ELSE created_at END,
 			gone_at = CASE WHEN instance_id = ANY (?3::text[]) AND created_at IS NULL THEN clock_timestamp() ELSE gone_at END,
 			billed_until = CASE WHEN instance_id = ANY (?3::text[]) AND created_at IS NULL THEN ?1 ELSE billed_until END
-		WHERE provider = ?0 AND instance_id = ANY (?2::text[] || ?3::text[]) AND gone_at IS NULL`,
+		WHERE id IN (SELECT id FROM locked)`,
 		provider, at, postgres.TextArray(created), postgres.TextArray(refused)).Exec(ctx)
 	return err
 }
