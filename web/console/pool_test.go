@@ -95,6 +95,9 @@ func TestPools(t *testing.T) {
 		b.Exec(t, "UPDATE pools SET created_at = now() - interval '1 day'")
 		b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, idle, busy, booting)
 			SELECT seconds, at, 'l4', 'local', 'any', 2 * minutes, minutes, 0 FROM history WHERE seconds = 600`)
+		b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, paid)
+			SELECT seconds, at, 'l4', 'local', 'any', '{"boot": {"seconds": 36, "usd": 0.04}, "idle": {"seconds": 36, "usd": 0.04}, "useful": {"seconds": 288, "usd": 0.32}}'
+			FROM history WHERE seconds = 3600 AND at > now() - interval '20 h' ORDER BY at LIMIT 1`)
 
 		got := b.get(t, string(address.Pool(pool.ID))).Body
 
@@ -102,6 +105,7 @@ func TestPools(t *testing.T) {
 			"0 → 3", `<summary>Inputs</summary>`, "&#34;waitingJobs&#34;: 2", "wanted 3 to 3 workers, and decided 1 time.",
 			"too many &lt;GPUs&gt;", "&#34;note&#34;: &#34;&lt;b&gt;&#34;", "$0.40/h (stale)", "by feed,", "no &lt;price&gt;", "$0.19/h from ",
 			"none measured yet",
+			"paid for 0.1 worker hours, $0.40. 80 % of the time rendered what was kept.", `<rect class="paid-useful" x="20.`,
 			"In the last 24 hours a worker cost $0.40/h.", "Jobs of BATCH boot no workers here now", `id="` + string(worker.WorkerID) + `"`,
 		} {
 			require.Contains(t, got, shown)

@@ -83,9 +83,15 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 		PoolID: pool.ID, From: 1, To: 4, Reason: "5 waiting and 4 running jobs need 9 workers; at most 6 are allowed.",
 		Inputs: []byte(`{"waitingJobs": 5, "busy": 4, "idle": 0, "booting": 0}`),
 	}))
+	b.Exec(t, `INSERT INTO history_pools (seconds, at, pool, region, gpu_type, idle, busy, booting, paid)
+		SELECT seconds, at, ?, region, 'other', 0, 0, 0, jsonb_build_object('boot', jsonb_build_object('seconds', seconds / 15, 'usd', seconds * 0.00001),
+			'load', jsonb_build_object('seconds', seconds * 0.0333, 'usd', seconds * 0.000007), 'idle', jsonb_build_object('seconds', seconds * 0.1500, 'usd', seconds * 0.000027),
+			'useful', jsonb_build_object('seconds', seconds * 2.6667, 'usd', seconds * 0.000483), 'wasted', jsonb_build_object('seconds', seconds * 0.1000, 'usd', seconds * 0.000018),
+			'ending', jsonb_build_object('seconds', seconds * 0.0167, 'usd', seconds * 0.000003))
+		FROM history_pools WHERE region = 'europe-west4'`, pool.Name)
 	return b, map[string]string{
 		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues",
-		"dead-letters": "/dead-letters",
+		"dead-letters": "/dead-letters", "pool": string(address.Pool(pool.ID)),
 		"gallery":      "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
 	}
 }
