@@ -92,7 +92,7 @@ func exhibit(t *testing.T) (b *browser, pages map[string]string) {
 	return b, map[string]string{
 		"overview": "/overview", "jobs": "/jobs", "job": "/jobs/" + string(resumed.ID), "workers": "/workers", "queues": "/queues",
 		"dead-letters": "/dead-letters", "pool": string(address.Pool(pool.ID)),
-		"gallery":      "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
+		"gallery": "/gallery", "heat-map": "/heatmap", "workflow": address.Workflow(harbour.ID),
 	}
 }
 
