@@ -835,6 +835,20 @@ func (v *DeadLetterPage) GetPageInfo() PageInfo { return v.PageInfo }
 // GetTotalCount returns DeadLetterPage.TotalCount, and is useful for accessing the field via an interface.
 func (v *DeadLetterPage) GetTotalCount() int { return v.TotalCount }
 
+// Deadline includes the requested fields of the GraphQL type Deadline.
+// The GraphQL type's documentation follows.
+//
+// What is expected of a job's finishBy, as things are now.
+type Deadline struct {
+	FinishBy time.Time `json:"finishBy"`
+	// Whether the job is expected to be complete by finishBy, also if its render is slow. Null if that is unknown, such as while the
+	// job waits for others.
+	Feasible *bool `json:"feasible"`
+	// The earliest time at which the job is expected to be complete: when its turn comes, on any capacity that it may run on, with the load
+	// of the model and a slow render. Null if that is unknown, and if the job expires before a worker is expected to start it.
+	EarliestFinish *time.Time `json:"earliestFinish"`
+}
+
 // Dependency includes the requested fields of the GraphQL type Job.
 type Dependency struct {
 	Id     string    `json:"id"`
@@ -1900,9 +1914,11 @@ type JobHistory struct {
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
 	// Estimated time of completion. Null once the job has ended, or if unknown.
 	EstimatedCompletionAt *time.Time `json:"estimatedCompletionAt"`
-	Attempts              []Attempt  `json:"attempts"`
-	Artifacts             []Artifact `json:"artifacts"`
-	Events                JobEvents  `json:"events"`
+	// What is expected of finishBy, as things are now. Null without finishBy, once the job has ended, and if there is no forecast.
+	Deadline  *Deadline  `json:"deadline"`
+	Attempts  []Attempt  `json:"attempts"`
+	Artifacts []Artifact `json:"artifacts"`
+	Events    JobEvents  `json:"events"`
 }
 
 func (v *JobHistory) UnmarshalJSON(b []byte) error {
@@ -1946,6 +1962,8 @@ type __premarshalJobHistory struct {
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
 
 	EstimatedCompletionAt *time.Time `json:"estimatedCompletionAt"`
+
+	Deadline *Deadline `json:"deadline"`
 
 	Attempts []Attempt `json:"attempts"`
 
@@ -2055,6 +2073,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.WaitingFor = v.WaitingFor
 	retval.EstimatedWaitSeconds = v.EstimatedWaitSeconds
 	retval.EstimatedCompletionAt = v.EstimatedCompletionAt
+	retval.Deadline = v.Deadline
 	retval.Attempts = v.Attempts
 	retval.Artifacts = v.Artifacts
 	retval.Events = v.Events
@@ -3847,6 +3866,8 @@ type Submission struct {
 	Job Job `json:"job"`
 	// True if the idempotency key belongs to a job that existed already.
 	Deduplicated bool `json:"deduplicated"`
+	// Whether the job is expected to meet its finishBy: job.deadline, as it is now.
+	Deadline *Deadline `json:"deadline"`
 }
 
 // SubmissionRefusal includes the requested fields of the GraphQL type UserError.
@@ -8610,6 +8631,11 @@ mutation continueJob ($id: ID!) {
 			... Job
 		}
 		deduplicated
+		deadline {
+			finishBy
+			feasible
+			earliestFinish
+		}
 	}
 }
 fragment Job on Job {
@@ -11040,6 +11066,11 @@ query jobHistory ($id: ID!) {
 		}
 		estimatedWaitSeconds
 		estimatedCompletionAt
+		deadline {
+			finishBy
+			feasible
+			earliestFinish
+		}
 		attempts {
 			... Attempt
 		}
@@ -15479,6 +15510,11 @@ mutation submitJob ($input: SubmitJobInput!) {
 			... Job
 		}
 		deduplicated
+		deadline {
+			finishBy
+			feasible
+			earliestFinish
+		}
 	}
 }
 fragment Job on Job {

@@ -43,6 +43,8 @@ type DraftResolver interface {
 type JobResolver interface {
 	Prompt(ctx context.Context, obj *models.Job) (*string, error)
 
+	Deadline(ctx context.Context, obj *models.Job) (*estimate.Deadline, error)
+
 	Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error)
 	Events(ctx context.Context, obj *models.Job, first *int, after *string) (*Connection[models.JobEvent], error)
 	Artifacts(ctx context.Context, obj *models.Job, typeArg *models.ArtifactType) ([]*models.Artifact, error)
@@ -76,6 +78,7 @@ type ProgressResolver interface {
 }
 type SubmitJobPayloadResolver interface {
 	EstimatedWaitSeconds(ctx context.Context, obj *SubmitJobPayload) (*float64, error)
+	Deadline(ctx context.Context, obj *SubmitJobPayload) (*estimate.Deadline, error)
 }
 type WaitingReasonResolver interface {
 	Message(ctx context.Context, obj *query.WaitingReason) (string, error)
@@ -956,6 +959,75 @@ func (ec *executionContext) _Cancellation_stoppedAt(ctx context.Context, field g
 }
 func (ec *executionContext) fieldContext_Cancellation_stoppedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Cancellation", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Deadline_finishBy(ctx context.Context, field graphql.CollectedField, obj *estimate.Deadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Deadline_finishBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FinishBy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Deadline_finishBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Deadline", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Deadline_feasible(ctx context.Context, field graphql.CollectedField, obj *estimate.Deadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Deadline_feasible(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Feasible, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *bool) graphql.Marshaler {
+			return ec.marshalOBoolean2ᚖbool(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Deadline_feasible(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Deadline", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Deadline_earliestFinish(ctx context.Context, field graphql.CollectedField, obj *estimate.Deadline) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Deadline_earliestFinish(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EarliestFinish, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Deadline_earliestFinish(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Deadline", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Draft_steps(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
@@ -1939,6 +2011,38 @@ func (ec *executionContext) _Job_late(ctx context.Context, field graphql.Collect
 }
 func (ec *executionContext) fieldContext_Job_late(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Job", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Job_deadline(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_deadline(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().Deadline(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *estimate.Deadline) graphql.Marshaler {
+			return ec.marshalODeadline2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐDeadline(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_deadline(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Deadline(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Job_maxPricePerHour(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
@@ -4090,6 +4194,38 @@ func (ec *executionContext) fieldContext_SubmitJobPayload_estimatedWaitSeconds(_
 	return graphql.NewScalarFieldContext("SubmitJobPayload", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _SubmitJobPayload_deadline(ctx context.Context, field graphql.CollectedField, obj *SubmitJobPayload) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_SubmitJobPayload_deadline(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.SubmitJobPayload().Deadline(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *estimate.Deadline) graphql.Marshaler {
+			return ec.marshalODeadline2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐDeadline(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_SubmitJobPayload_deadline(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "SubmitJobPayload",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Deadline(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _SubmitJobResult_job(ctx context.Context, field graphql.CollectedField, obj *SubmitJobResult) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -5296,6 +5432,54 @@ func (ec *executionContext) _Cancellation(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var deadlineImplementors = []string{"Deadline"}
+
+func (ec *executionContext) _Deadline(ctx context.Context, sel ast.SelectionSet, obj *estimate.Deadline) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, deadlineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Deadline")
+		case "finishBy":
+			out.Values[i] = ec._Deadline_finishBy(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "feasible":
+			out.Values[i] = ec._Deadline_feasible(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "earliestFinish":
+			out.Values[i] = ec._Deadline_earliestFinish(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var draftImplementors = []string{"Draft"}
 
 func (ec *executionContext) _Draft(ctx context.Context, sel ast.SelectionSet, obj *models.Job) graphql.Marshaler {
@@ -5805,6 +5989,44 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "deadline":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_deadline(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "maxPricePerHour":
 			out.Values[i] = ec._Job_maxPricePerHour(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -7309,6 +7531,44 @@ func (ec *executionContext) _SubmitJobPayload(ctx context.Context, sel ast.Selec
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "deadline":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._SubmitJobPayload_deadline(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -8164,6 +8424,13 @@ func (ec *executionContext) marshalOCancellation2ᚖgithubᚗcomᚋreelayᚋreel
 		return graphql.Null
 	}
 	return ec._Cancellation(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalODeadline2ᚖgithubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐDeadline(ctx context.Context, sel ast.SelectionSet, v *estimate.Deadline) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._Deadline(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalODraft2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJob(ctx context.Context, sel ast.SelectionSet, v *models.Job) graphql.Marshaler {

@@ -64,6 +64,11 @@ func (r *jobResolver) Prompt(ctx context.Context, obj *models.Job) (*string, err
 	return promptOf(load(ctx).Prompts.Load(ctx, obj))
 }
 
+func (r *jobResolver) Deadline(ctx context.Context, obj *models.Job) (*estimate.Deadline, error) {
+	e, err := load(ctx).Estimates.Load(ctx, obj)
+	return e.Deadline, err
+}
+
 func (r *jobResolver) Attempts(ctx context.Context, obj *models.Job) ([]*models.Attempt, error) {
 	return load(ctx).Attempts.Load(ctx, obj)
 }
@@ -287,6 +292,11 @@ func (r *submitJobPayloadResolver) EstimatedWaitSeconds(ctx context.Context, obj
 	}
 	e, err := load(ctx).Estimates.Load(ctx, obj.Job)
 	return e.WaitSeconds, err
+}
+
+func (r *submitJobPayloadResolver) Deadline(ctx context.Context, obj *SubmitJobPayload) (*estimate.Deadline, error) {
+	e, err := load(ctx).Estimates.Load(ctx, obj.Job)
+	return e.Deadline, err
 }
 
 func (r *waitingReasonResolver) Message(ctx context.Context, obj *query.WaitingReason) (string, error) {

@@ -866,6 +866,18 @@ func (ec *executionContext) childFields_DeadLetterStats(ctx context.Context, fie
 	return nil, fmt.Errorf("no field named %q was found under type DeadLetterStats", field.Name)
 }
 
+func (ec *executionContext) childFields_Deadline(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "finishBy":
+		return ec.fieldContext_Deadline_finishBy(ctx, field)
+	case "feasible":
+		return ec.fieldContext_Deadline_feasible(ctx, field)
+	case "earliestFinish":
+		return ec.fieldContext_Deadline_earliestFinish(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Deadline", field.Name)
+}
+
 func (ec *executionContext) childFields_Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "action":
@@ -1190,6 +1202,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_finishBy(ctx, field)
 	case "late":
 		return ec.fieldContext_Job_late(ctx, field)
+	case "deadline":
+		return ec.fieldContext_Job_deadline(ctx, field)
 	case "maxPricePerHour":
 		return ec.fieldContext_Job_maxPricePerHour(ctx, field)
 	case "onDemandOnly":
@@ -2320,6 +2334,8 @@ func (ec *executionContext) childFields_SubmitJobPayload(ctx context.Context, fi
 		return ec.fieldContext_SubmitJobPayload_deduplicated(ctx, field)
 	case "estimatedWaitSeconds":
 		return ec.fieldContext_SubmitJobPayload_estimatedWaitSeconds(ctx, field)
+	case "deadline":
+		return ec.fieldContext_SubmitJobPayload_deadline(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type SubmitJobPayload", field.Name)
 }

@@ -116,6 +116,26 @@ func ListCheckpoints(ctx context.Context, db bun.IDB, job JobID, limit int) ([]*
 	return found, err
 }
 
+// SavedPercents returns what the newest checkpoints of jobs hold, in percent. It reads nothing for no jobs.
+func SavedPercents(ctx context.Context, db bun.IDB, jobs []JobID) (map[JobID]float64, error) {
+	saved := map[JobID]float64{}
+	if len(jobs) == 0 {
+		return saved, nil
+	}
+	var found []struct {
+		JobID   JobID   `bun:"job_id"`
+		Percent float64 `bun:"percent"`
+	}
+	err := db.NewRaw(`
+		SELECT j.id AS job_id, coalesce(ar.percent, 0) AS percent
+		FROM jobs j JOIN artifacts ar ON ar.id = j.latest_checkpoint_id
+		WHERE j.id = ANY (?::uuid[])`, postgres.UUIDArray(jobs)).Scan(ctx, &found)
+	for _, s := range found {
+		saved[s.JobID] = s.Percent
+	}
+	return saved, err
+}
+
 // RejectCheckpoint marks a checkpoint of the job so that it is never handed out again. It
 // returns sql.ErrNoRows if the job has no such checkpoint.
 func RejectCheckpoint(ctx context.Context, tx bun.Tx, job JobID, id ArtifactID) error {

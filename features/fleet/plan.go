@@ -151,6 +151,7 @@ type decision struct {
 	frozen  string // why the scaler cannot change its workers now, or ""
 	waits   string // why the pool gets no more workers for a while, or ""
 	cheaper string // what jobs of BATCH wait for instead of new workers, or ""
+	spares  string // why jobs with slack get no new workers, or ""
 	reason  string
 	start   Start
 	// reserved is how many of the workers are a part of the region's reserve.
@@ -169,7 +170,8 @@ func plan(s snapshot) []*decision {
 	var all []*decision
 	for i, p := range s.pools {
 		d := &decision{pool: p.pool, state: p, start: p.start, now: s.now, demand: shares[i].demand(), closed: shares[i].closed, frozen: p.frozen,
-			waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i])}
+			waits: cmp.Or(shares[i].waits, shares[i].tries), cheaper: shares[i].cheaper.of(shares[i]),
+			spares: shares[i].dearSpot.of(shares[i])}
 		d.count()
 		if slices.ContainsFunc(s.closed, func(c models.ClosedQueue) bool { return c.Model == "" || slices.Contains(p.pool.Models, c.Model) }) {
 			d.reason += " (paused and halted queues not counted)"
@@ -237,6 +239,9 @@ func (d *decision) size() {
 	}
 	if d.cheaper != "" {
 		d.reason += "; " + d.cheaper
+	}
+	if d.spares != "" {
+		d.reason += "; " + d.spares
 	}
 	switch need += in.Warm; {
 	case d.closed != "":
@@ -369,6 +374,7 @@ type poolShare struct {
 	expected            []Expected
 	price               float64
 	cheaper             *saving // jobs of BATCH that wait instead of booting workers, or nil
+	dearSpot            *dearSpot
 	booting, idle, busy int
 	soon                float64 // jobs that its running workers start soon
 	start               Start
@@ -450,7 +456,7 @@ func share(s snapshot) []*poolShare {
 	})
 	for _, q := range queues {
 		if pools := able(q); len(pools) > 0 && q.Depth > 0 {
-			divide(q, pools, s)
+			divide(q, pools, byPrice, s)
 		}
 	}
 	if s.policy.Forecast {
@@ -459,8 +465,9 @@ func share(s snapshot) []*poolShare {
 	return shares
 }
 
-// divide assigns the jobs of one queue to pools that can run them.
-func divide(q backlog.QueueDemand, pools []*poolShare, s snapshot) {
+// divide assigns the jobs of one queue to pools that can run them. all are all pools, the cheapest
+// first.
+func divide(q backlog.QueueDemand, pools, all []*poolShare, s snapshot) {
 	line := &waitingLine{lane: q.Lane, needs: q.Needs, left: q.Depth, now: s.now, seconds: func(p *poolShare) float64 {
 		return q.GPUSeconds / q.Depth * s.times.Ratio(q.Kind, p.pool.GPUType)
 	}}
@@ -473,6 +480,11 @@ func divide(q backlog.QueueDemand, pools []*poolShare, s snapshot) {
 	line.late = true
 	for _, p := range pools {
 		line.fill(p, p.present())
+	}
+	if q.Needs.Cheap() {
+		if pools = line.cheapest(pools, safest(q, all, s)); len(pools) == 0 {
+			return
+		}
 	}
 	if jobs.Policies[q.Lane].WaitTarget == jobs.NoTarget && !q.Needs.Now() && !s.impatient {
 		line.bargain(pools)

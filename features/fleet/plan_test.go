@@ -157,6 +157,29 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			},
 			[]int{2, 3}, []int{4, 3},
 		},
+		"JobsWithSlackBootNoSpotWorkersThatCostMoreThanOnDemand": {
+			[]poolState{costing(models.CapacitySpot, 3, poolOf(0, 9, "m", idle)), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 4, 4))},
+			[]int{1, 0}, []int{1, 0},
+		},
+		"JobsWithSlackBootTheSpotWorkersThatCostLess": {
+			[]poolState{
+				costing(models.CapacitySpot, 3, poolOf(0, 9, "m")), costing(models.CapacitySpot, 2, poolOf(0, 9, "m")),
+				costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m")),
+			},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 4, 4))},
+			[]int{0, 4, 0}, []int{0, 4, 0},
+		},
+		"JobsWithSlackBootDearSpotWorkersIfTheOnDemandOnesAreBusy": {
+			[]poolState{costing(models.CapacitySpot, 3, poolOf(0, 9, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 1, "m", busy))},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 4, 4))},
+			[]int{4, 1}, []int{4, 0},
+		},
+		"JobsWithSlackBootDearSpotWorkersIfTheyCannotRunOnOnDemandOnes": {
+			[]poolState{costing(models.CapacitySpot, 3, poolOf(0, 9, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "other"))},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("BATCH", "m", 4, 4))},
+			[]int{1, 0}, []int{4, 0},
+		},
 		"DueJobsTakeTheRoomThatIsLeft": {
 			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 3, "m")), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
 			[]backlog.QueueDemand{queueOf("PRO", "m", 2, 240), needing("now", "", queueOf("PRO", "m", 3, 3))},
@@ -315,4 +338,20 @@ func TestPlanOfManyPools(t *testing.T) {
 
 		require.Equal(t, map[string]int{"static": 2, "cloud": 3}, wanted(s))
 	})
+}
+
+func TestPlanOfDearSpot(t *testing.T) {
+	t.Parallel()
+
+	spot, safe := poolOf(0, 9, "m"), poolOf(0, 9, "m")
+	spot.pool.Name, spot.pool.CapacityClass, spot.pool.PricePerHourUSD = "spot", models.CapacitySpot, 3.5
+	safe.pool.Name, safe.pool.CapacityClass, safe.pool.PricePerHourUSD = "safe", models.CapacityOnDemand, 3.06
+
+	got := plan(snapshot{now: time.Now(), pools: []poolState{spot, safe}, queues: []backlog.QueueDemand{
+		needing("cheap", "", queueOf("CRITICAL", "m", 4, 4)), needing("cheap", "", queueOf("BATCH", "m", 8, 8)),
+	}})
+
+	require.Equal(t, "No jobs wait or run; 12 jobs with slack can wait: the on-demand pool safe costs $3.06 instead of $3.5 per hour.",
+		got[0].reason)
+	require.Zero(t, got[0].workers+got[1].workers)
 }

@@ -26,13 +26,16 @@ func (e Edges) Estimates(ctx context.Context) (map[models.JobID]estimate.JobEsti
 	r, rows := e.jobs, e.rows
 	found := map[models.JobID]estimate.JobEstimate{}
 	accounts := map[models.AccountID]*models.Account{}
-	var queued []models.JobID
+	var queued, pressed []models.JobID
 	for _, job := range rows {
 		if !job.Status.Terminal() {
 			accounts[job.AccountID] = nil
 		}
 		if job.Status == models.JobQueued {
 			queued = append(queued, job.ID)
+		}
+		if job.Status.Waiting() && !job.FinishBy.IsZero() && job.LatestCheckpointID != "" {
+			pressed = append(pressed, job.ID)
 		}
 	}
 	if len(accounts) == 0 || !r.estimates.Knows() {
@@ -55,10 +58,14 @@ func (e Edges) Estimates(ctx context.Context) (map[models.JobID]estimate.JobEsti
 		}
 		ahead = lo.KeyBy(counted, func(a backlog.OwnAhead) models.JobID { return a.JobID })
 	}
+	saved, err := models.SavedPercents(ctx, r.db, pressed)
+	if err != nil {
+		return nil, fmt.Errorf("read what is saved: %w", err)
+	}
 	r.estimates.Look(func(o *estimate.Forecast) {
 		for _, job := range rows {
 			if account := accounts[job.AccountID]; account != nil {
-				if e, ok := o.Job(job, account, ahead[job.ID].Count, now); ok {
+				if e, ok := o.Job(job, account, ahead[job.ID].Count, saved[job.ID], now); ok {
 					found[job.ID] = e
 				}
 			}

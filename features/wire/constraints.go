@@ -3,6 +3,7 @@ package wire
 import (
 	"time"
 
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 )
 
@@ -22,4 +23,19 @@ func ConstraintStateOf(job *models.Job) ConstraintState {
 		MaxPreemptions: job.MaxPreemptions, Preemptions: job.Preemptions, FinishBy: KnownTime(job.FinishBy), Late: job.LateNow(),
 		MaxPricePerHour: job.MaxPricePerHour, OnDemandOnly: job.OnDemandOnly(),
 	}
+}
+
+// Deadline is what is expected of a job's finish_by, as things are now.
+type Deadline struct {
+	FinishBy       time.Time  `json:"finish_by"`
+	Feasible       *bool      `json:"feasible" doc:"Whether the job is expected to be complete by then, also if its render is slow. Null if that is unknown."`
+	EarliestFinish *time.Time `json:"earliest_finish" doc:"The earliest time at which the job is expected to be complete. Null if that is unknown, and if the job expires before a worker is expected to start it."`
+}
+
+// DeadlineOf returns a deadline, or nil for none.
+func DeadlineOf(d *estimate.Deadline) *Deadline {
+	if d == nil {
+		return nil
+	}
+	return &Deadline{d.FinishBy.UTC(), d.Feasible, KnownTime(d.EarliestFinish)}
 }

@@ -43,6 +43,7 @@ type Summary struct {
 	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	ConstraintState
+	Deadline  *Deadline    `json:"deadline,omitempty" doc:"What is expected of finish_by, as things are now. Only of a job that has not ended."`
 	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
 	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
 	Given
@@ -151,6 +152,7 @@ func (r *Summaries) OfJobs(ctx context.Context, p jobs.Principal, rows []*models
 	for _, job := range rows {
 		s := summarize(job)
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
+		s.Deadline = DeadlineOf(estimates[job.ID].Deadline)
 		// It grows by itself until then, and an unchanged job must have an unchanged answer: see If-None-Match.
 		if t := times[job.ID]; t != nil && job.Status.Terminal() {
 			s.Time = new(TimeSpent(*t))

@@ -40,12 +40,10 @@ func SlackUntil(finishBy time.Time, render, start time.Duration) time.Time {
 }
 
 // Pace is what the slack of jobs is reckoned from, and what decides where they run: how long
-// renders take, the seconds until a new worker of on-demand capacity has booted and loaded its
-// model, by model, and the capacity.
+// renders and starts of new workers take, and the capacity.
 type Pace struct {
-	times    estimate.RenderTimes
-	starts   map[string]float64
-	capacity []capacity.Capacity
+	times      estimate.RenderTimes
+	newWorkers estimate.NewWorkers
 }
 
 // ReadPace reads the pace for jobs.
@@ -56,24 +54,8 @@ func ReadPace(ctx context.Context, db bun.IDB, of []*models.Job) (*Pace, error) 
 		return nil, fmt.Errorf("read how long renders take: %w", err)
 	}
 	p := &Pace{times: estimate.NewRenderTimes(known)}
-	if p.starts, err = capacity.OnDemandBoots(ctx, db, names); err != nil {
-		return nil, fmt.Errorf("read how long workers boot: %w", err)
-	}
-	loads, err := models.ListModelLoads(ctx, db)
-	if err != nil {
-		return nil, fmt.Errorf("read how long models load: %w", err)
-	}
-	slowest := map[string]float64{}
-	for _, l := range loads {
-		slowest[l.Model] = max(slowest[l.Model], min(estimate.LoadTimeOf(l).ColdSeconds(), estimate.MaxLoad.Seconds()))
-	}
-	for _, name := range names {
-		p.starts[name] += slowest[name]
-	}
-	if p.capacity, err = capacity.ListCapacity(ctx, db, names); err != nil {
-		return nil, fmt.Errorf("list the capacity: %w", err)
-	}
-	return p, nil
+	p.newWorkers, err = estimate.ReadNewWorkers(ctx, db, names)
+	return p, err
 }
 
 // Place reckons a queued job's slack, and decides where the job runs.
@@ -83,13 +65,17 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 		return err
 	}
 	render := p.times.SlowSeconds(job) * (1 - done/100)
-	job.SlackUntil = SlackUntil(job.FinishBy, jobs.Seconds(render), jobs.Seconds(p.starts[job.Model]))
+	start := jobs.Seconds(p.newWorkers.Seconds(job.Model))
+	job.SlackUntil = SlackUntil(job.FinishBy, jobs.Seconds(render), start)
+	if job.StartedAt.IsZero() && !job.ExpiresAt.IsZero() { // a worker must start it by then
+		job.SlackUntil = slices.MinFunc([]time.Time{job.SlackUntil, SlackUntil(job.ExpiresAt, 0, start)}, time.Time.Compare)
+	}
 	anywhere := job.Needs.Also(job.Spent())
 	switch {
 	case !job.FinishBy.After(now):
 		job.Needs, job.SlackUntil = anywhere, time.Time{}
 	case !job.SlackUntil.After(now):
-		safe := job.Spent() || p.has(job, job.Needs.Also(true), free)
+		safe := job.Spent() || p.has(job, job.Needs.Also(true), estimate.Room)
 		job.Needs = job.Needs.WithoutSlack(safe)
 		job.SlackUntil = slices.MinFunc([]time.Time{now.Add(slackRecheck), job.FinishBy}, time.Time.Compare)
 	case !job.Spent() && p.has(job, job.Needs.WithSlack(), possible):
@@ -100,16 +86,13 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 	return nil
 }
 
-// free returns how many workers of a kind are idle or can be booted now.
-func free(c capacity.Capacity) int { return c.Idle + max(0, c.Opens-c.Booting-c.Idle-c.Busy) }
-
 // possible returns how many workers of a kind there are, or can be at another time.
 func possible(c capacity.Capacity) int { return c.Booting + c.Idle + c.Busy + c.Most }
 
 // has reports whether there is capacity for what a job may need. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
 func (p *Pace) has(job *models.Job, needs models.Needs, room func(capacity.Capacity) int) bool {
 	q := job.Queue()
-	return job.GPURank == 0 && slices.ContainsFunc(p.capacity, func(c capacity.Capacity) bool {
+	return job.GPURank == 0 && slices.ContainsFunc(p.newWorkers.Capacity, func(c capacity.Capacity) bool {
 		return room(c) > 0 && c.Runs(job.Model, job.Lane, job.AccountID, needs, q.Region)
 	})
 }

@@ -26,14 +26,15 @@ import (
 //
 // maxStarts bounds the simulated starts. The wait of jobs behind them grows in proportion.
 type Forecast struct {
-	catalogue *catalogue.Snapshot
-	classes   []*class
-	held      map[models.AccountID]int // the number of workers that run its jobs
-	lines     []*line
-	arrivals  []*backlog.Arrival
-	times     RenderTimes
-	lanes     map[models.Tier]models.LaneState
-	warmth    warmth
+	catalogue  *catalogue.Snapshot
+	classes    []*class
+	held       map[models.AccountID]int // the number of workers that run its jobs
+	lines      []*line
+	arrivals   []*backlog.Arrival
+	times      RenderTimes
+	newWorkers NewWorkers
+	lanes      map[models.Tier]models.LaneState
+	warmth     warmth
 	// lateAfter is a copy of Estimator.LateAfter.
 	lateAfter map[models.Tier]time.Duration
 	// rested is how long the read paused so that other requests could run.

@@ -201,6 +201,9 @@ func readForecast(ctx context.Context, db bun.IDB, catalogue *catalogue.Snapshot
 	if o.warmth.loads, err = readLoads(ctx, db); err != nil {
 		return nil, err
 	}
+	if o.newWorkers, err = ReadNewWorkers(ctx, db, catalogue.Names()); err != nil {
+		return nil, err
+	}
 	o.warmth.at, o.warmth.times = time.Now(), o.times
 	if err := o.hireAll(ctx, db); err != nil {
 		return nil, err

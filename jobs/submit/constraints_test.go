@@ -235,6 +235,24 @@ func TestFinishBy(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("EndsBeforeTheJobExpires", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		costs(t, s, "spot", models.CapacitySpot, 1)
+		expires := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		job := jobstest.SubmitWith(t, s, func(in *submit.Submission) {
+			in.ExpiresAt, in.FinishBy = &expires, new(time.Now().Add(24*time.Hour))
+		})
+
+		require.WithinDuration(t, expires.Add(-slackReserve), job.SlackUntil, time.Second)
+		require.Equal(t, models.Needs("cheap"), job.Needs)
+		s.Exec(t, "UPDATE jobs SET started_at = now() WHERE id = ?", job.ID)
+		s.Exec(t, "UPDATE jobs SET slack_until = now()")
+		_, err := s.Releaser.Slack(t.Context())
+		require.NoError(t, err)
+		require.Greater(t, time.Until(s.Reload(t, job.ID).SlackUntil), 23*time.Hour, "a job that has started does not expire")
+	})
+
 	t.Run("CountsWhatIsDone", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)

@@ -79,11 +79,12 @@ func (h *IdempotencyHeader) with(body *string) (*string, error) {
 
 // accepted is the response to a submit.
 type accepted struct {
-	JobID                models.JobID `json:"job_id"`
-	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the image at reference_image_url is fetched. For a repeated request, the job's current status."`
-	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has, or if unknown."`
-	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"Only for a repeated request whose job was deleted since: when. A new key submits a new job."`
-	StatusURL            string       `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
+	JobID                models.JobID   `json:"job_id"`
+	Status               string         `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"queued, or blocked until the image at reference_image_url is fetched. For a repeated request, the job's current status."`
+	EstimatedWaitSeconds *float64       `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has, or if unknown."`
+	Deadline             *wire.Deadline `json:"deadline,omitempty" doc:"What is expected of finish_by, if the request has one."`
+	DeletedAt            *time.Time     `json:"deleted_at,omitempty" doc:"Only for a repeated request whose job was deleted since: when. A new key submits a new job."`
+	StatusURL            string         `json:"status_url" format:"uri" doc:"The URL of the job, also in the header Location."`
 }
 
 type acceptedOutput struct {
@@ -160,7 +161,7 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	}
 	url := callerOf(ctx).base + videosPath + "/" + string(job.ID)
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
-		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, DeletedAt: summaries[0].DeletedAt,
+		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, Deadline: summaries[0].Deadline, DeletedAt: summaries[0].DeletedAt,
 		StatusURL: url,
 	}}, nil
 }

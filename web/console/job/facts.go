@@ -75,6 +75,12 @@ func (v *jobView) estimatedStart() time.Time {
 	return v.Now.Add(time.Duration(*v.Estimate.WaitSeconds * float64(time.Second)))
 }
 
+// infeasible reports whether the job is not expected to meet its FinishBy.
+func (v *jobView) infeasible() bool {
+	d := v.Estimate.Deadline
+	return d != nil && d.Feasible != nil && !*d.Feasible
+}
+
 // gpuTime returns the GPU time of the attempts that have ended.
 func (v *jobView) gpuTime() string {
 	ended := lo.Filter(v.Attempts, func(a *models.Attempt, _ int) bool { return !a.EndedAt.IsZero() })

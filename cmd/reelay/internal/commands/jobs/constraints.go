@@ -32,3 +32,14 @@ func constraints(job *client.Job) []string {
 	}
 	return lines
 }
+
+// Infeasible says that a deadline is not expected to be met, or returns "".
+func Infeasible(d *client.Deadline) string {
+	switch {
+	case d == nil || d.Feasible == nil || *d.Feasible:
+		return ""
+	case d.EarliestFinish == nil:
+		return "the job is not expected to be complete by " + output.Moment(d.FinishBy)
+	}
+	return fmt.Sprintf("the job is not expected to be complete by %s, but at %s at the earliest", output.Moment(d.FinishBy), output.Moment(*d.EarliestFinish))
+}

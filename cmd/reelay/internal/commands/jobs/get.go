@@ -81,6 +81,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	for _, line := range constraints(&job.Job) {
 		field("constraints", "%s", line)
 	}
+	if line := Infeasible(job.Deadline); line != "" {
+		field("deadline", "%s", line)
+	}
 	if job.HasHandle {
 		field("handle", "the next attempt adopts what this one runs at an external service")
 	}

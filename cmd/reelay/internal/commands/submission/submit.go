@@ -147,10 +147,12 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 
 // submitted is what --json prints.
 type submitted struct {
-	Job            *client.Job     `json:"job"`
-	Deduplicated   bool            `json:"deduplicated"`
-	IdempotencyKey string          `json:"idempotencyKey"`
-	File           *jobs.SavedFile `json:"file,omitempty"`
+	Job            *client.Job `json:"job"`
+	Deduplicated   bool        `json:"deduplicated"`
+	IdempotencyKey string      `json:"idempotencyKey"`
+	// Deadline is what was expected of finishBy at the submit.
+	Deadline *client.Deadline `json:"deadline,omitempty"`
+	File     *jobs.SavedFile  `json:"file,omitempty"`
 }
 
 func (o *submitOptions) run(cmd *cobra.Command) error {
@@ -181,7 +183,10 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	answer := submitted{Job: &submission.Job, Deduplicated: submission.Deduplicated, IdempotencyKey: *in.IdempotencyKey}
+	answer := submitted{Job: &submission.Job, Deduplicated: submission.Deduplicated, IdempotencyKey: *in.IdempotencyKey, Deadline: submission.Deadline}
+	if why := jobs.Infeasible(answer.Deadline); why != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "The job is accepted, but "+strings.TrimPrefix(why, "the job ")+".")
+	}
 	if !o.wait {
 		return o.print(cmd.OutOrStdout(), answer)
 	}
