@@ -55,8 +55,8 @@ BEYOND_SCHEMAS = [
     (r".*idempotency_?[kK]ey", r"give one to the whole workflow|cannot have"),
     # Metadata is bounded as a whole, in bytes, and in depth.
     (r"metadata.*", r".*"),
-    # A cursor is opaque: only one that the API gave is valid.
-    (r"after|cursor", r"The cursor is"),
+    # A cursor is opaque: only one that the API gave is valid, for the same arguments.
+    (r"after|cursor", r"The cursor (is|belongs to another list)"),
     # A search has a grammar of its own: docs/users/search.md.
     (r"search", r".*"),
     # The limit of a file's size depends on its type.
