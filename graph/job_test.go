@@ -54,6 +54,30 @@ func TestSubmitJob(t *testing.T) {
 		}
 	})
 
+	t.Run("SaysThatADeadlineCannotBeMet", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Worker(t, "one")
+		require.NoError(t, a.Estimates.Refresh(t.Context()))
+		submit := func(finishBy time.Time) map[string]any {
+			return a.client(t, `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { deadline { ...d } job { deadline { ...d } } } }
+				fragment d on Deadline { finishBy feasible earliestFinish }`, map[string]any{"i": map[string]any{
+				"model": "testcard", "prompt": "x", "params": map[string]any{"durationSeconds": 60}, "finishBy": finishBy}})
+		}
+
+		soon := time.Now().Add(time.Second)
+		data := submit(soon)
+		for _, path := range [][]any{{"submitJob", "deadline"}, {"submitJob", "job", "deadline"}} {
+			said := at[map[string]any](t, data, path...)
+			require.Equal(t, false, said["feasible"])
+			earliest, err := time.Parse(time.RFC3339, said["earliestFinish"].(string))
+			require.NoError(t, err)
+			require.True(t, earliest.After(soon))
+		}
+		require.Equal(t, true, at[map[string]any](t, submit(soon.Add(24*time.Hour)), "submitJob", "deadline")["feasible"])
+	})
+
 	t.Run("ReturnsTheSubmittedTimes", func(t *testing.T) {
 		t.Parallel()
 

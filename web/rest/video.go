@@ -161,8 +161,8 @@ func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOut
 	}
 	url := callerOf(ctx).base + videosPath + "/" + string(job.ID)
 	return &acceptedOutput{Location: url, CacheControl: "no-store", Body: accepted{
-		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, Deadline: summaries[0].Deadline, DeletedAt: summaries[0].DeletedAt,
-		StatusURL: url,
+		JobID: job.ID, Status: summaries[0].Status, EstimatedWaitSeconds: summaries[0].EstimatedWaitSeconds, Deadline: summaries[0].Deadline,
+		DeletedAt: summaries[0].DeletedAt, StatusURL: url,
 	}}, nil
 }
 

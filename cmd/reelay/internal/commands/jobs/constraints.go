@@ -41,5 +41,6 @@ func Infeasible(d *client.Deadline) string {
 	case d.EarliestFinish == nil:
 		return "the job is not expected to be complete by " + output.Moment(d.FinishBy)
 	}
-	return fmt.Sprintf("the job is not expected to be complete by %s, but at %s at the earliest", output.Moment(d.FinishBy), output.Moment(*d.EarliestFinish))
+	return fmt.Sprintf("the job is not expected to be complete by %s, but at %s at the earliest",
+		output.Moment(d.FinishBy), output.Moment(*d.EarliestFinish))
 }

@@ -183,7 +183,8 @@ func (o *submitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	answer := submitted{Job: &submission.Job, Deduplicated: submission.Deduplicated, IdempotencyKey: *in.IdempotencyKey, Deadline: submission.Deadline}
+	answer := submitted{Job: &submission.Job, Deduplicated: submission.Deduplicated, IdempotencyKey: *in.IdempotencyKey,
+		Deadline: submission.Deadline}
 	if why := jobs.Infeasible(answer.Deadline); why != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "The job is accepted, but "+strings.TrimPrefix(why, "the job ")+".")
 	}
