@@ -161,6 +161,8 @@ const (
 	closureAge = 400 * day
 	// priceAge is how long the prices of pools are kept.
 	priceAge = 30 * day
+	// poolAge is how long after the end of its pool a machine may still have to be deleted, and somewhat more.
+	poolAge = 2 * day
 	// machineAge is how long the ledger keeps machines that are gone.
 	machineAge = 90 * day
 	// quarantineAge is how long a host is remembered that is in quarantine no more.
@@ -192,6 +194,9 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return capacity.DeleteOldPrices(ctx, tx, priceAge, rowBatch)
+		}},
+		{"close the ledger of deleted pools", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return capacity.CloseMachines(ctx, tx, poolAge)
 		}},
 		{"remove machines", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return capacity.DeleteOldMachines(ctx, tx, machineAge, rowBatch)

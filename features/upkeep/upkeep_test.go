@@ -397,6 +397,28 @@ func TestForgetRest(t *testing.T) {
 		require.Equal(t, 1900, s.Count(t, "scaling_decisions"))
 	})
 
+	t.Run("ClosesTheLedgerOfDeletedPoolsAndRemovesOldMachines", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		for name, deleted := range map[string]any{"lives": nil, "just deleted": "1 day", "deleted": "3 days"} {
+			s.Exec(t, `INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, deleted_at)
+				VALUES (md5(?0)::uuid, ?0, 'p', 'r', 'g', 'SPOT', '{}', 0, 1, now() - ?1::interval)`, name, deleted)
+			s.Exec(t, "INSERT INTO machines (pool_id, provider, instance_id, workers, created_at) VALUES (md5(?0)::uuid, 'p', ?0, 1, now() - interval '4 days')", name)
+		}
+		s.Exec(t, `INSERT INTO machines (pool_id, provider, instance_id, workers, created_at, gone_at, billed_until)
+			VALUES (md5('lives')::uuid, 'p', 'old', 1, now() - interval '100 days', now() - interval '95 days', now() - interval '95 days')`)
+
+		n, err := s.Upkeep.ForgetRest(t.Context())
+
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.Equal(t, 3, s.Count(t, "machines"))
+		var closed string
+		require.NoError(t, s.DB.NewRaw("SELECT instance_id FROM machines WHERE gone_at IS NOT NULL").Scan(t.Context(), &closed))
+		require.Equal(t, "deleted", closed, "nobody looks for it any more")
+	})
+
 	t.Run("RemovesWorkersWithoutAttempts", func(t *testing.T) {
 		t.Parallel()
 

@@ -131,6 +131,15 @@ func CountPaidWorkers(ctx context.Context, db bun.IDB) (map[models.PoolID]int, e
 	return counts, err
 }
 
+// CloseMachines ends the rows of machines of pools that were deleted so long ago that nobody looks for
+// them any more. It returns how many.
+func CloseMachines(ctx context.Context, tx bun.Tx, age time.Duration) (int, error) {
+	return postgres.Affected(tx.NewRaw(`
+		UPDATE machines m SET gone_at = clock_timestamp(), billed_until = coalesce(m.missing_at, m.deleted_at, p.deleted_at)
+		FROM pools p
+		WHERE m.pool_id = p.id AND m.gone_at IS NULL AND p.deleted_at < clock_timestamp() - make_interval(secs => ?)`, age.Seconds()).Exec(ctx))
+}
+
 // DeleteOldMachines removes up to limit machines that were gone so long ago, and returns how many.
 func DeleteOldMachines(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return postgres.Affected(tx.NewRaw(`
