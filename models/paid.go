@@ -230,7 +230,8 @@ func paidOf(sums map[string]PaidSum) Paid {
 	return p
 }
 
-// PaidTotal is what was paid for in a pool since the installation, up to the newest minute of the history.
+// PaidTotal is what was paid for in a pool since the installation, up to the newest minute of the history,
+// without times in which no process recorded for two days.
 type PaidTotal struct {
 	bun.BaseModel `bun:"table:paid_totals,alias:pt"`
 

@@ -143,7 +143,8 @@ func (r *Recorder) record(ctx context.Context, s span, at time.Time, fresh bool)
 		}
 	}
 	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
-		if put, err = models.PutHistory(ctx, tx, known, rows.Jobs, rows.Pools); err != nil || !put {
+		// Some minutes of an hour that is computed late may be in the totals already.
+		if put, err = models.PutHistory(ctx, tx, known, rows.Jobs, rows.Pools); err != nil || !put || s != spans[0] {
 			return err
 		}
 		return models.AddPaid(ctx, tx, rows.Pools)
