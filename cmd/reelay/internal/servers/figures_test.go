@@ -74,6 +74,9 @@ var shownFigures = map[string]shown{
 // notFigures are the fields beside the figures.
 var notFigures = map[string]bool{"at": true, "drain_leaves_out": true, "paid": true}
 
+// growing are the figures that grow from one read to the next, because machines cost money while they are.
+var growing = map[string]bool{"cost_usd_per_hour": true, "cost_usd_per_video": true}
+
 // seedFigures makes jobs and workers of all kinds that figures tell apart.
 func seedFigures(t *testing.T, s *strained) {
 	t.Helper()
@@ -167,6 +170,10 @@ func TestFiguresAgree(t *testing.T) {
 		require.True(t, ok, camel(name))
 		if v == nil {
 			require.Nil(t, other, name)
+			continue
+		}
+		if growing[name] {
+			require.GreaterOrEqual(t, other.(float64), 0.95*v.(float64), name) // it was read later
 			continue
 		}
 		require.InDelta(t, v, other, 0.05*v.(float64)+1e-9, name)
