@@ -79,11 +79,11 @@ func (s *Scaler) note(ctx context.Context, l *listing) error {
 	return nil
 }
 
-// add writes in the ledger the living machines of the list that it lacks.
+// add writes in the ledger the machines of the list that it lacks and that have not ended.
 func (s *Scaler) add(ctx context.Context, l *listing) error {
 	var ids []string
 	for id, i := range l.known {
-		if i.Lives() && l.ledger[id] == nil {
+		if i.State != InstanceEnded && l.ledger[id] == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -180,19 +180,17 @@ func (l *listing) gone(m *capacity.Machine, billed time.Time) {
 }
 
 // billedUntil returns until when a machine that is missing was paid for: its deletion if that was
-// confirmed, otherwise the middle between the last list that had it and the first that did not. If its
+// confirmed and no list showed it as ending then, otherwise the middle between the last list that had it and the first that did not. If its
 // workers fell silent before that, and not long before, the lists lag.
 func billedUntil(m *capacity.Machine) time.Time {
 	switch deleted := !m.DeletedAt.IsZero() && m.DeletedAt.Before(m.MissingAt); {
-	case deleted && m.ListedAt.After(m.DeletedAt):
-		return m.ListedAt
-	case deleted:
+	case deleted && !m.ListedAt.After(m.DeletedAt):
 		return m.DeletedAt
 	case m.ListedAt.IsZero():
 		return m.MissingAt
 	}
 	until := m.ListedAt.Add(m.MissingAt.Sub(m.ListedAt) / 2)
-	if silent := m.SpokeAt.Add(lease.HeartbeatEvery / 2); !m.SpokeAt.IsZero() && silent.Before(until) && until.Sub(silent) < listLag {
+	if silent := m.SpokeAt.Add(lease.HeartbeatEvery / 2); m.DeletedAt.IsZero() && !m.SpokeAt.IsZero() && silent.Before(until) && until.Sub(silent) < listLag {
 		return silent
 	}
 	return until

@@ -194,7 +194,7 @@ func (l *listing) mayBoot(w *models.Worker) bool {
 	}
 	m := l.ledger[w.ProviderInstanceID]
 	return l.now.Sub(w.CreatedAt) < l.grace || m != nil && m.GoneAt.IsZero() && !m.CreatedAt.IsZero() &&
-		(l.unlisted(m) || !l.sure && m.MissingAt.Equal(l.now))
+		(l.unlisted(m) || !l.sure && l.now.Sub(m.MissingAt) < silence)
 }
 
 func bootLimit(p *capacity.Pool) time.Duration {
@@ -263,7 +263,11 @@ func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range kept {
+	others, err := capacity.ListOthersMachines(ctx, s.DB, l.pool, unknown)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Concat(kept, others) {
 		delete(byID, id)
 	}
 	for id, i := range byID {

@@ -27,7 +27,7 @@ func (r rig) stopped(t *testing.T, table string, request func(ctx context.Contex
 	obstacle, err := r.DB.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer obstacle.Rollback()
-	_, err = obstacle.NewRaw("LOCK TABLE ? IN SHARE MODE", bun.Ident(table)).Exec(t.Context())
+	_, err = obstacle.NewRaw("SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE ? IN SHARE MODE", bun.Ident(table)).Exec(t.Context())
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- request(t.Context()) }()
@@ -38,8 +38,10 @@ func (r rig) stopped(t *testing.T, table string, request func(ctx context.Contex
 			require.Fail(t, "it did not stop")
 		default:
 		}
+		// Autovacuum may wait for the table, too, with another lock.
 		var waiting int
-		err := r.DB.NewRaw("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = ?::regclass", table).Scan(t.Context(), &waiting)
+		err := r.DB.NewRaw("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = ?::regclass AND mode = 'RowExclusiveLock'",
+			table).Scan(t.Context(), &waiting)
 		return err == nil && waiting == 1
 	})
 

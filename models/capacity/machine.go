@@ -105,11 +105,18 @@ func MachinesFound(ctx context.Context, db bun.IDB, pool *Pool, ids []string, at
 	_, err := db.NewRaw(`
 		INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at, listed_at)
 		SELECT ?0, ?1, id, ?2, ?4, ?4, ?4 FROM unnest(?3::text[]) AS found (id) ORDER BY id
-		ON CONFLICT (provider, instance_id) DO UPDATE SET created_at = coalesce(machines.created_at, excluded.created_at),
+		ON CONFLICT (provider, instance_id) DO UPDATE SET created_at = coalesce(machines.created_at, machines.asked_at),
 			listed_at = excluded.listed_at, missing_at = NULL, gone_at = NULL, billed_until = NULL
 		WHERE machines.pool_id = excluded.pool_id AND machines.gone_at IS NOT NULL`,
 		pool.ID, pool.Provider, max(1, pool.WorkersPerMachine), postgres.TextArray(ids), at).Exec(ctx)
 	return err
+}
+
+// ListOthersMachines returns those of these machines of a pool's provider that another pool asked for.
+func ListOthersMachines(ctx context.Context, db bun.IDB, pool *Pool, ids []string) (found []string, err error) {
+	err = db.NewRaw("SELECT instance_id FROM machines WHERE provider = ? AND instance_id = ANY (?::text[]) AND pool_id <> ? AND gone_at IS NULL",
+		pool.Provider, postgres.TextArray(ids), pool.ID).Scan(ctx, &found)
+	return found, err
 }
 
 // CountPaidWorkers returns for how many workers of each pool machines are paid for now: those of the
