@@ -182,17 +182,20 @@ func countPaid(ctx context.Context, db bun.IDB, from, to time.Time) ([]*HistoryP
 				least(wasted_gpu_seconds, greatest(extract(epoch FROM worked_until - least(started_at, worked_until))::float8, 0))
 				+ greatest(extract(epoch FROM ended_at - greatest(worked_until, least(started_at, ended_at)))::float8, 0)), 0
 			FROM work, span WHERE over_at >= span.since AND over_at < span.until)
-		SELECT coalesce(p.name, '') AS pool, t.region, t.gpu_type, t.what, sum(part.seconds) AS seconds, coalesce(sum(part.seconds * part.usd), 0) AS usd
+		SELECT coalesce(p.name, '') AS pool, t.region, t.gpu_type, t.what, sum(part.seconds) AS seconds,
+			coalesce(sum(part.seconds * part.usd), 0) AS usd
 		FROM times t CROSS JOIN span LEFT JOIN pools p ON p.id = t.pool_id
 		CROSS JOIN LATERAL (
-			SELECT greatest(extract(epoch FROM least(coalesce(t.until, 'infinity'), x.until) - greatest(t.since, x.since))::float8, 0) * t.n AS seconds, x.usd
+			SELECT x.usd,
+				greatest(extract(epoch FROM least(coalesce(t.until, 'infinity'), x.until) - greatest(t.since, x.since))::float8, 0) * t.n AS seconds
 			FROM (
 				SELECT since, until, usd FROM priced WHERE pool_id = t.pool_id
 				UNION ALL
 				SELECT span.since, span.until, NULL WHERE NOT EXISTS (SELECT FROM priced WHERE pool_id = t.pool_id)) x
 			WHERE t.n > 0 AND x.until > t.since AND (t.until IS NULL OR x.since < t.until)
 			UNION ALL
-			SELECT extract(epoch FROM t.until - t.since)::float8, (SELECT usd FROM priced WHERE pool_id = t.pool_id AND since <= t.since AND until > t.since)
+			SELECT (SELECT usd FROM priced WHERE pool_id = t.pool_id AND since <= t.since AND until > t.since),
+				extract(epoch FROM t.until - t.since)::float8
 			WHERE t.n = 0) part
 		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4`, from, to).Scan(ctx, &facts)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/reelay/reelay/models/capacity"
 )
 
-// The ledger has a row for each machine that a provider was asked for. The functions below write in it
-// what the lists of providers say. Lists lag, lack machines and repeat old states: what one list says
-// ends no machine whose worker speaks.
+// The ledger has a row for each machine that a provider was asked for. The functions below record in it
+// what the provider's lists say. Lists lag, lack machines and repeat old states, so a list alone never
+// ends a worker that still sends heartbeats.
 
 const (
 	// listLag is how long lists may lack a machine whose creation was confirmed, before they had it once.
@@ -179,9 +179,10 @@ func (l *listing) gone(m *capacity.Machine, billed time.Time) {
 	}
 }
 
-// billedUntil returns until when a machine that is missing was paid for: its deletion if that was
-// confirmed and no list showed it as ending then, otherwise the middle between the last list that had it and the first that did not. If its
-// workers fell silent before that, and not long before, the lists lag.
+// billedUntil returns until when a missing machine was paid for. If its deletion was confirmed and no
+// later list showed it, that is the time of the deletion. Otherwise it is the middle between the last
+// list that had the machine and the first that did not. If its workers fell silent shortly before that
+// time, the lists lag, and the workers' last sign of life decides.
 func billedUntil(m *capacity.Machine) time.Time {
 	switch deleted := !m.DeletedAt.IsZero() && m.DeletedAt.Before(m.MissingAt); {
 	case deleted && !m.ListedAt.After(m.DeletedAt):
@@ -190,7 +191,8 @@ func billedUntil(m *capacity.Machine) time.Time {
 		return m.MissingAt
 	}
 	until := m.ListedAt.Add(m.MissingAt.Sub(m.ListedAt) / 2)
-	if silent := m.SpokeAt.Add(lease.HeartbeatEvery / 2); m.DeletedAt.IsZero() && !m.SpokeAt.IsZero() && silent.Before(until) && until.Sub(silent) < listLag {
+	silent := m.SpokeAt.Add(lease.HeartbeatEvery / 2)
+	if m.DeletedAt.IsZero() && !m.SpokeAt.IsZero() && silent.Before(until) && until.Sub(silent) < listLag {
 		return silent
 	}
 	return until
@@ -206,8 +208,8 @@ func believable(said, from, until, otherwise time.Time) time.Time {
 }
 
 // silent reports whether the lists and the heartbeats agree that the machine of a registered worker is
-// gone: two lists in a row, and no sign of life since the first, for longer than a living worker is
-// silent.
+// gone: the lists have lacked it for longer than a living worker is silent, and the worker has sent no
+// heartbeat since.
 func (l *listing) silent(w *models.Worker) bool {
 	if l.sure {
 		return true

@@ -239,7 +239,7 @@ func TestLedger(t *testing.T) {
 					paid.Add(row.Paid)
 				}
 			}
-			if c.empty == 100 { // nobody can know what became of machines that leave
+			if c.empty == 100 { // no answer tells when a machine ended
 				require.Contains(t, poolStatus(t, s, pool).ProviderProblem, "its list is wrong: it lacks ")
 				return
 			}

@@ -140,7 +140,8 @@ func graceOf(p Provider) time.Duration {
 
 // forget ends the workers whose machine no longer exists. Their jobs are queued again at once,
 // since nothing can work on them any more. It also ends booting workers of closed pools and workers
-// that have been lost for long, and counts machines that did not start or could not be created.
+// that have been lost for long, and counts machines that did not start or could not be created. l.works
+// then has only the machines of workers that go on.
 func (s *Scaler) forget(ctx context.Context, p poolState, l *listing) error {
 	_, closed := closedNow(p.pool, l.now)
 	refused := refusals{}
@@ -157,7 +158,8 @@ func (s *Scaler) forget(ctx context.Context, p poolState, l *listing) error {
 		case w.Status == models.WorkerBooting && l.has(w.ProviderInstanceID) && l.now.Sub(w.CreatedAt) > bootLimit(p.pool):
 			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
 				text.Setting(bootLimit(p.pool)), i.State))
-		case l.has(w.ProviderInstanceID), w.Status == models.WorkerBooting && l.mayBoot(w), w.Status != models.WorkerBooting && !l.silent(w):
+		case l.has(w.ProviderInstanceID), w.Status == models.WorkerBooting && l.mayBoot(w),
+			w.Status != models.WorkerBooting && !l.silent(w):
 			l.works[w.ProviderInstanceID] = true
 			continue
 		case w.Status == models.WorkerBooting && i.Err != nil:
@@ -242,8 +244,9 @@ func (s *Scaler) clear(ctx context.Context, l *listing, instances, seconds []Ins
 	return true, errors.Join(failures...), s.deleted(ctx, l, idle, failed, l.now.Add(time.Since(asked)))
 }
 
-// unneeded returns the machines without a worker that may be deleted now. A machine whose agent was told
-// to leave, or never registered, or which stopped by itself, is deleted at once.
+// unneeded returns the machines without a worker that may be deleted now. A machine is deleted at once if
+// its worker was drained, if its agent never registered, or if it stopped by itself. Others stay for
+// clearGrace, because their agent may start again.
 func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance) (idle []Instance, err error) {
 	var unknown []string
 	byID, since := map[string]Instance{}, s.surveys.since(l.pool.ID, instances, l.now)

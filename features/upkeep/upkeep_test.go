@@ -416,7 +416,7 @@ func TestForgetRest(t *testing.T) {
 		require.Equal(t, 3, s.Count(t, "machines"))
 		var closed string
 		require.NoError(t, s.DB.NewRaw("SELECT instance_id FROM machines WHERE gone_at IS NOT NULL").Scan(t.Context(), &closed))
-		require.Equal(t, "deleted", closed, "nobody looks for it any more")
+		require.Equal(t, "deleted", closed, "the scaler no longer compares its pool with the provider")
 	})
 
 	t.Run("RemovesWorkersWithoutAttempts", func(t *testing.T) {

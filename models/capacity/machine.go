@@ -114,7 +114,9 @@ func MachinesFound(ctx context.Context, db bun.IDB, pool *Pool, ids []string, at
 
 // ListOthersMachines returns those of these machines of a pool's provider that another pool asked for.
 func ListOthersMachines(ctx context.Context, db bun.IDB, pool *Pool, ids []string) (found []string, err error) {
-	err = db.NewRaw("SELECT instance_id FROM machines WHERE provider = ? AND instance_id = ANY (?::text[]) AND pool_id <> ? AND gone_at IS NULL",
+	err = db.NewRaw(`
+		SELECT instance_id FROM machines
+		WHERE provider = ? AND instance_id = ANY (?::text[]) AND pool_id <> ? AND gone_at IS NULL`,
 		pool.Provider, postgres.TextArray(ids), pool.ID).Scan(ctx, &found)
 	return found, err
 }
@@ -138,13 +140,14 @@ func CountPaidWorkers(ctx context.Context, db bun.IDB) (map[models.PoolID]int, e
 	return counts, err
 }
 
-// CloseMachines ends the rows of machines of pools that were deleted so long ago that nobody looks for
-// them any more. It returns how many.
+// CloseMachines ends the rows of machines of pools that were deleted so long ago. The scaler no longer
+// compares such pools with their provider. It returns how many.
 func CloseMachines(ctx context.Context, tx bun.Tx, age time.Duration) (int, error) {
 	return postgres.Affected(tx.NewRaw(`
 		UPDATE machines m SET gone_at = clock_timestamp(), billed_until = coalesce(m.missing_at, m.deleted_at, p.deleted_at)
 		FROM pools p
-		WHERE m.pool_id = p.id AND m.gone_at IS NULL AND p.deleted_at < clock_timestamp() - make_interval(secs => ?)`, age.Seconds()).Exec(ctx))
+		WHERE m.pool_id = p.id AND m.gone_at IS NULL AND p.deleted_at < clock_timestamp() - make_interval(secs => ?)`,
+		age.Seconds()).Exec(ctx))
 }
 
 // DeleteOldMachines removes up to limit machines that were gone so long ago, and returns how many.
