@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/lease"
@@ -18,11 +17,6 @@ import (
 // settled is how long a worker without a job must live after its registration before its machine
 // counts as started, if the pool's last machine ended sooner.
 const settled = time.Minute
-
-// notBootingNow returns the reason for which a pool's machines are tried one at a time.
-func notBootingNow(b *capacity.PoolBoots) string {
-	return fmt.Sprintf("%s in a row did not start (%s)", text.Count(b.BootFailures, "machine"), b.BootFailure)
-}
 
 // endedWhy returns why a machine has ended, as far as its provider knows.
 func endedWhy(i Instance, when string) string {

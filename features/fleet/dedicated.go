@@ -2,32 +2,13 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
-
-// checkAccounts returns INVALID_INPUT with the first of these accounts that does not exist.
-func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	found, err := models.GetAccounts(ctx, s.DB, ids)
-	if err != nil {
-		return fmt.Errorf("look up the accounts of a pool: %w", err)
-	}
-	for _, id := range ids {
-		if !slices.ContainsFunc(found, func(a *models.Account) bool { return a.ID == id }) {
-			return apierror.Invalid("accounts", "There is no account %s.", id)
-		}
-	}
-	return nil
-}
 
 // readDemands adds up the queued jobs that the pools can run. Jobs of accounts with dedicated pools
 // are listed separately, by account.

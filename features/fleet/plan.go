@@ -647,3 +647,8 @@ func (p *poolShare) demand() Demand {
 	}
 	return d
 }
+
+// notBootingNow returns the reason for which a pool's machines are tried one at a time.
+func notBootingNow(b *capacity.PoolBoots) string {
+	return fmt.Sprintf("%s in a row did not start (%s)", text.Count(b.BootFailures, "machine"), b.BootFailure)
+}

@@ -424,3 +424,20 @@ func NotScaled(pool *capacity.Pool) error {
 	}
 	return nil
 }
+
+// checkAccounts returns INVALID_INPUT with the first of these accounts that does not exist.
+func (s *Pools) checkAccounts(ctx context.Context, ids []models.AccountID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	found, err := models.GetAccounts(ctx, s.DB, ids)
+	if err != nil {
+		return fmt.Errorf("look up the accounts of a pool: %w", err)
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(found, func(a *models.Account) bool { return a.ID == id }) {
+			return apierror.Invalid("accounts", "There is no account %s.", id)
+		}
+	}
+	return nil
+}

@@ -111,3 +111,23 @@ func onIdleMachines(all, idle []*models.Worker, n int) []*models.Worker {
 
 // machineOf names the machine of a worker. A simulated worker is its own.
 func machineOf(w *models.Worker) string { return cmp.Or(w.ProviderInstanceID, string(w.ID)) }
+
+// vacant returns how many workers' places of a pool's machines are paid for without a worker that
+// could take a job: machines that end, and those of workers that drain or are lost.
+func (p *poolState) vacant() int {
+	places := map[string]int{}
+	for _, m := range p.machines {
+		places[m.InstanceID] = m.Workers
+	}
+	for _, w := range p.workers {
+		switch w.Status {
+		case models.WorkerBooting, models.WorkerIdle, models.WorkerBusy:
+			places[w.ProviderInstanceID]--
+		}
+	}
+	n := p.ending
+	for _, left := range places {
+		n += max(left, 0)
+	}
+	return n
+}
