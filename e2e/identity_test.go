@@ -32,7 +32,7 @@ func TestIdentity(t *testing.T) {
 		"REELAY_GCE_ENDPOINT=" + cloud.URL, "REELAY_GCE_IDENTITY_PROJECTS=" + fakegce.Project, "REELAY_GCE_IDENTITY_KEYS_URL=" + issuer.URL,
 	}, dataDir(t), "--agents", "0")
 	require.NoError(t, err)
-	t.Cleanup(s.end)
+	s.endWith(t)
 	s.ask(t.Context(), t, s.keys.OperatorKey, `mutation ($source: String!) { applyPools(input: {source: $source}) { kind } }`,
 		map[string]any{"source": `
 pools:

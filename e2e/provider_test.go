@@ -41,11 +41,11 @@ func TestCommandProvider(t *testing.T) {
 	}, dataDir(t), "--agents", "0")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		s.end()
 		for _, pid := range machines(t, cloud) {
 			_ = syscall.Kill(-pid, syscall.SIGKILL) // what a failed test left behind
 		}
 	})
+	s.endWith(t)
 	require.NoError(t, os.WriteFile(key, []byte(s.keys.WorkerKey), 0o600))
 	operate := func(query string, variables map[string]any, data any) {
 		s.ask(t.Context(), t, s.keys.OperatorKey, query, variables, data)

@@ -141,12 +141,23 @@ func (s *stack) output() string {
 // end stops the stack as Ctrl-C does.
 func (s *stack) end() { s.Stop(context.Background()) }
 
+// endWith ends the stack with its test. If the test failed, what the stack printed says why.
+func (s *stack) endWith(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		s.end()
+		if t.Failed() {
+			t.Logf("the stack printed:\n%s", s.output())
+		}
+	})
+}
+
 // start launches a stack for one test.
 func start(t *testing.T, args ...string) *stack {
 	t.Helper()
 	s, err := launch(dataDir(t), args...)
 	require.NoError(t, err)
-	t.Cleanup(s.end)
+	s.endWith(t)
 	return s
 }
 

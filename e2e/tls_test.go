@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 	s, err := launchWith([]string{"REELAY_CA_FILE=" + ca}, dataDir(t), "--agents", "1",
 		"--tls-cert", filepath.Join(dir, "cert.pem"), "--tls-key", filepath.Join(dir, "key.pem"))
 	require.NoError(t, err)
-	t.Cleanup(s.end)
+	s.endWith(t)
 
 	t.Run("IsTrustedByTheGoClientAndTheAgent", func(t *testing.T) {
 		trust, err := client.TrustFile(ca)
