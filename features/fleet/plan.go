@@ -318,6 +318,9 @@ const (
 	leastOfTarget = 10
 	// soonOfTarget is the divisor of a wait target within which jobs count as starting soon.
 	soonOfTarget = 10
+	// soonWithSlack is within what time jobs with slack count as starting soon. It is some times what a boot
+	// takes, so that they rarely boot a worker that leaves again soon, and much less than slack usually is.
+	soonWithSlack = 10 * time.Minute
 )
 
 // closedNow reports whether a pool may have no workers now, and why.
@@ -506,14 +509,18 @@ type waitingLine struct {
 	late    bool                     // workers that have booted do not start the jobs that are left in time
 }
 
-// startSoon assigns to a pool the jobs that its running workers start within a part of the wait target,
-// since they end other jobs.
+// startSoon assigns to a pool the jobs that its running workers start soon, since they end other jobs:
+// within a part of the wait target, or of jobs with slack within soonWithSlack.
 func (l *waitingLine) startSoon(p *poolShare) {
 	target, each := jobs.Policies[l.lane].WaitTarget, l.seconds(p)
-	if target <= 0 || each <= 0 || l.needs.Now() {
+	within := target / soonOfTarget
+	if l.needs.Cheap() {
+		within = max(within, soonWithSlack)
+	}
+	if target == jobs.NoTarget || within <= 0 || each <= 0 || l.needs.Now() {
 		return
 	}
-	n := min(l.left, math.Floor(float64(p.busy)*target.Seconds()/soonOfTarget/each-p.soon))
+	n := min(l.left, math.Floor(float64(p.busy)*within.Seconds()/each-p.soon))
 	if n < 1 {
 		return
 	}
