@@ -21,7 +21,11 @@ import (
 
 // Start is how long a new worker of a pool takes until it can render: its boot, and the load of a
 // model.
-type Start struct{ Boot, Load time.Duration }
+type Start struct {
+	Boot, Load time.Duration
+	// Known means that a worker of the pool has booted.
+	Known bool
+}
 
 // What starts take until some were measured.
 const (
@@ -31,7 +35,7 @@ const (
 
 // NewStart returns a start from the median seconds of boots and loads, 0 if none was measured.
 func NewStart(boot, load float64) Start {
-	return Start{cmp.Or(seconds(boot), bootGuess), cmp.Or(seconds(load), loadGuess)}
+	return Start{cmp.Or(seconds(boot), bootGuess), cmp.Or(seconds(load), loadGuess), boot > 0}
 }
 
 func (s Start) total() time.Duration { return s.Boot + s.Load }

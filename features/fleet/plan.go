@@ -285,16 +285,27 @@ func (d *decision) withheld() string {
 	return ", with " + strings.Join(why, " and ")
 }
 
+// untriedMachines is how many machines a pool boots at most until one has started, beyond those for jobs
+// without slack. A wrong image or a revoked key then costs little.
+const untriedMachines = 10
+
 // grow limits the workers to those that one request may bring, and returns why, or "". The jobs count
 // for the pool nevertheless: its next request may bring twice as many a second later.
-func (d *decision) grow() string {
-	n := d.pool.GrowBy
-	most := d.have() + n*perMachine(d.pool)
-	if n == 0 || d.workers <= most {
-		return ""
+func (d *decision) grow() (why string) {
+	limit := func(most int, because string) {
+		if d.workers > most {
+			d.workers, why = most, because
+		}
 	}
-	d.workers = most
-	return "its provider did not have all machines before, and is now asked for " + text.Count(n, "machine")
+	if n := d.pool.GrowBy; n > 0 {
+		limit(d.have()+n*perMachine(d.pool), "its provider did not have all machines before, and is now asked for "+text.Count(n, "machine"))
+	}
+	if !d.start.Known && !slices.ContainsFunc(d.state.workers, func(w *models.Worker) bool { return w.Status != models.WorkerBooting }) {
+		due := lo.SumBy(d.demand.Queues, func(l LaneDemand) int { return l.Due })
+		limit(untriedMachines*perMachine(d.pool)+due, fmt.Sprintf("none of its machines has started yet, and no more than %d boot until one has",
+			untriedMachines))
+	}
+	return why
 }
 
 // over returns how many workers start jobs within the wait target of their lane, if the workers can

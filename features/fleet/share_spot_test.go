@@ -20,6 +20,7 @@ func TestPlanDividesRegions(t *testing.T) {
 		if class == models.CapacityOnDemand {
 			p.pool.PricePerHourUSD = 3
 		}
+		p.start = Start{bootGuess, loadGuess, true}
 		return p
 	}
 	spot := func(region string, most int, workers ...models.WorkerStatus) poolState {
