@@ -277,7 +277,7 @@ func TestShipped(t *testing.T) {
 			require.Equal(t, patient.Jobs, patient.Completed)
 		}
 	}
-	require.Len(t, all, 11)
+	require.Len(t, all, 12)
 }
 
 func TestRead(t *testing.T) {
