@@ -35,7 +35,8 @@ var MachineStates = []MachineState{MachineAsked, MachineBooting, MachineRunning,
 // BilledMachine is a machine of the ledger with what it was paid for until now, or until it was gone.
 type BilledMachine struct {
 	Machine
-	State MachineState `bun:"state"`
+	PoolName string       `bun:"pool_name"`
+	State    MachineState `bun:"state"`
 	// PaidSeconds are those of all its workers: the time of the machine times Workers.
 	PaidSeconds float64 `bun:"paid_seconds"`
 	// CostUSD is 0 if its pool has no price.
@@ -86,10 +87,10 @@ func ListBilledMachines(ctx context.Context, db bun.IDB, f MachineFilter, after 
 		span AS (SELECT min(created_at) AS since, clock_timestamp() AS until FROM page),
 		payers AS (SELECT DISTINCT pool_id FROM page),
 		`+models.PricedSQL+`
-		SELECT page.*, paid.seconds AS paid_seconds, paid.usd AS cost_usd, array(
+		SELECT page.*, pools.name AS pool_name, paid.seconds AS paid_seconds, paid.usd AS cost_usd, array(
 			SELECT w.id FROM workers w WHERE w.provider = page.provider AND w.provider_instance_id = page.instance_id
 			ORDER BY w.id DESC LIMIT ?1) AS worker_ids
-		FROM page CROSS JOIN span CROSS JOIN LATERAL (
+		FROM page JOIN pools ON pools.id = page.pool_id CROSS JOIN span CROSS JOIN LATERAL (
 			SELECT coalesce(sum(part.seconds), 0) AS seconds, coalesce(sum(part.seconds * part.usd), 0) AS usd
 			FROM (SELECT page.pool_id, page.created_at AS since, page.billed_until AS until, page.workers AS n) t
 			CROSS JOIN LATERAL (`+models.PaidPartsSQL+`) part) paid
