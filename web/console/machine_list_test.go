@@ -47,7 +47,7 @@ func TestMachines(t *testing.T) {
 
 		got := b.get(t, own).Body
 
-		require.Regexp(t, `(?s)is-missing">missing</span>.*>vm-55</td>.*>now\s*</td>.*>2.00</td>.*>\$6.00</td>.*href="/workers/`+string(worker.WorkerID)+
+		require.Regexp(t, `(?s)is-missing">missing</span>.*>vm-55</td>.*>now\s*</td>.*>2\.0\d</td>.*>\$6\.\d\d</td>.*href="/workers/`+string(worker.WorkerID)+
 			`".*>vm-54</td>.*>1 h 00 min</td>.*>2 min 00 s</td>.*>2.00</td>.*>\$6.00</td>`, got)
 		require.Equal(t, 10, strings.Count(got, `id="machine-`))
 		require.Contains(t, got, `href="/pools/machines?pool=cloud+%3Cb%3E"`)
