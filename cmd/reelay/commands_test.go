@@ -125,7 +125,7 @@ func TestCommands(t *testing.T) {
 		"machines": {"machines --pool spots --state gone,running --instance vm-1 -o wide", map[string]string{"machines": page("machines",
 			`{"id": "1", "instanceId": "vm-1", "provider": "gce", "pool": {"id": "pol_1", "name": "spots"}, "workers": 2, "state": "GONE", "askedAt": "2026-01-31T12:00:00Z",
 				"createdAt": "2026-01-31T12:00:10Z", "billedUntil": "2026-01-31T13:00:10Z", "paidSeconds": 7200, "costUsd": 1.5, "workerIds": ["wrk_1", "wrk_2"]}`)},
-			[]string{"MACHINE  STATE  POOL   PROVIDER", "vm-1     GONE   spots  gce", "2             $1.5  wrk_1, wrk_2\n"},
+			[]string{"MACHINE  STATE  POOL   PROVIDER", "vm-1     GONE   spots  gce", "2.000         $1.5000  wrk_1, wrk_2\n"},
 			map[string]map[string]any{"machines": {"first": 50.0, "filter": map[string]any{"poolId": "spots", "states": []any{"GONE", "RUNNING"}, "instanceId": "vm-1"}}}},
 		"a worker": {"workers show wrk_1", map[string]string{"worker": `{"worker": ` + worker + `}`},
 			[]string{"runs        job_1  drill  RUNNING", "0    100 %"}, nil},
