@@ -39,7 +39,10 @@ func until(t *testing.T, c *client.Client, id string, check func(*client.Job) bo
 		if err != nil && ctx.Err() == nil && client.ErrorCode(err) == client.CodeUnavailable {
 			continue
 		}
-		require.NoError(t, err, "the job was last %+v", last)
+		if err != nil {
+			said, _ := json.Marshal(last)
+			require.NoError(t, err, "the job was last %s", said)
+		}
 		if last = job; check(job) {
 			return job
 		}
