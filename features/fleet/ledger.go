@@ -208,14 +208,18 @@ func believable(said, from, until, otherwise time.Time) time.Time {
 }
 
 // silent reports whether the lists and the heartbeats agree that the machine of a registered worker is
-// gone: the lists have lacked it for longer than a living worker is silent, and the worker has sent no
-// heartbeat since.
+// gone: the lists have lacked it for longer than a living worker is silent, and the worker has been silent
+// as long. If it has spoken since they lacked it, they were wrong, or its last sign of life was written
+// late: then it must be silent twice as long.
 func (l *listing) silent(w *models.Worker) bool {
 	if l.sure {
 		return true
 	}
 	m := l.ledger[w.ProviderInstanceID]
-	return m != nil && !m.MissingAt.IsZero() && l.now.Sub(m.MissingAt) >= silence && !w.LastHeartbeatAt.After(m.MissingAt)
+	if m == nil || m.MissingAt.IsZero() || l.now.Sub(m.MissingAt) < silence {
+		return false
+	}
+	return !w.LastHeartbeatAt.After(m.MissingAt) || l.now.Sub(w.LastHeartbeatAt) >= 2*silence
 }
 
 // wrong returns what proves that the provider's lists are wrong: they lack machines whose workers have

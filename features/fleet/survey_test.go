@@ -116,6 +116,29 @@ func TestSurvey(t *testing.T) {
 		require.False(t, slices.Contains(provider.Running, machine), "its machine is paid for")
 	})
 
+	t.Run("EndsAWorkerWhoseLastSignOfLifeWasWrittenLate", func(t *testing.T) {
+		t.Parallel()
+		s, _, provider, pool := scaled(t, 1, 1)
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": &distant{failing: &failing{Provider: provider}}}}
+		after := func(seconds int) int {
+			age(t, s, scaler, time.Duration(seconds)*time.Second)
+			require.NoError(t, scaler.Scale(t.Context()))
+			return ended(t, s)
+		}
+		require.NoError(t, scaler.Scale(t.Context()))
+		enrol(t, s, provider, pool)
+		machine := provider.Running[0]
+		require.Zero(t, after(10))
+		s.Exec(t, "UPDATE pools SET min_workers = 0, idle_seconds = 3600")
+		provider.Running = nil
+		require.Zero(t, after(10))
+		s.Exec(t, "UPDATE workers SET last_heartbeat_at = clock_timestamp()")
+
+		require.Zero(t, after(20), "it has spoken since")
+		s.Exec(t, "UPDATE workers SET status = 'LOST', idle_since = NULL, lost_at = now()")
+		require.Equal(t, 1, after(15), machine)
+	})
+
 	t.Run("SaysWhyAProviderFails", func(t *testing.T) {
 		t.Parallel()
 		s, _, provider, pool := scaled(t, 1, 2)
