@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -163,7 +164,8 @@ func (s *situation) readAhead(ctx context.Context, db bun.IDB) error {
 		if job.Status != models.JobQueued {
 			continue
 		}
-		up := backlog.LineUp{Lane: job.Lane, Models: s.rivals(job)}
+		up := backlog.LineUp{Lane: job.Lane}
+		up.Queues, up.Accounts = s.rivals(job)
 		if s.capped(job) {
 			up.AccountID = job.AccountID // other accounts' jobs do not delay it
 		} else {
@@ -226,14 +228,38 @@ func (s *situation) capacityFor(job *models.Job) []capacity.Capacity {
 	})
 }
 
-// rivals returns the models whose jobs the same workers would run, in order.
-func (s *situation) rivals(job *models.Job) []string {
-	names := []string{job.Model}
-	for _, c := range s.capacityFor(job) {
-		names = append(names, c.Models...)
+// rivals returns the queues whose jobs compete for the workers that can run the job, also if they are paused
+// in its own lane, and the accounts to which all these workers are dedicated, or none. If nothing can run it,
+// the jobs of its own queue compete.
+func (s *situation) rivals(job *models.Job) (queues []models.Queue, accounts []models.AccountID) {
+	lanes := lo.Map(slices.Collect(maps.Values(s.lanes)), func(l models.LaneState, _ int) models.LaneState {
+		if l.Lane == job.Lane {
+			l.Paused, l.PausedModels = false, nil
+		}
+		return l
+	})
+	able := s.capacityFor(job)
+	for _, c := range able {
+		queues = append(queues, s.catalogue.CapabilityOf(c.Offer).Queues(lanes)...)
+		accounts = append(accounts, c.Accounts...)
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	if slices.ContainsFunc(able, func(c capacity.Capacity) bool { return len(c.Accounts) == 0 }) {
+		accounts = nil
+	}
+	if len(able) == 0 {
+		own := job.Queue()
+		for _, own.Lane = range models.Tiers {
+			queues = append(queues, own)
+		}
+	}
+	for i := range queues {
+		queues[i].Promoted = false
+	}
+	slices.SortFunc(queues, func(a, b models.Queue) int { // equal for jobs of one queue
+		return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPURank, b.GPURank),
+			cmp.Compare(a.Region, b.Region), cmp.Compare(a.Needs, b.Needs))
+	})
+	return slices.Compact(queues), lo.Uniq(accounts)
 }
 
 func (s *situation) capped(job *models.Job) bool {

@@ -85,7 +85,7 @@ func (s *situation) whyNoWorker(job *models.Job, c supply) WaitingReason {
 			Message:     none(c) + ": its pools have workers at certain hours only, again from " + text.Moment(c.OpensAt.UTC(), s.now) + ".",
 			Consequence: "No machine is asked for before that" + orFree(c) + ".",
 			Change:      "An operator gives one of the pools other active hours."}
-	case c.Booting > 0:
+	case c.Booting > 0 && c.Most > 0: // those of a pool that may have none leave
 		message := text.Count(c.Booting, "suitable worker") + " " + verb(c.Booting, "is", "are") + " starting"
 		if !c.ready.IsZero() {
 			message += fmt.Sprintf(", ready in about %s", whole(c.ready.Sub(s.now)))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/inputs"
@@ -32,25 +33,36 @@ func (s *situation) why(job *models.Job) []WaitingReason {
 			first.Stop.What = gave + first.Stop.What
 		}
 	}
-	first.Consequence += s.bounds(job)
+	held := max(0, slices.IndexFunc(reasons, func(r WaitingReason) bool { return slices.Contains(endless, r.Code) }))
+	reasons[held].Consequence += s.bounds(job, reasons[held].Code)
 	return reasons
 }
 
 // bounds says, in sentences after others, what the wait costs a job that expires or has a deadline.
-func (s *situation) bounds(job *models.Job) (all string) {
+// code is the reason after which they stand.
+func (s *situation) bounds(job *models.Job, code WaitingCode) (all string) {
+	at := func(t time.Time) string { return text.MomentToSecond(t.UTC(), s.now) }
 	if job.ExpiresAt.After(s.now) && job.StartedAt.IsZero() {
-		all += " It fails if no worker has started it by " + text.MomentToSecond(job.ExpiresAt.UTC(), s.now) + ", its expiresAt."
+		all += " It fails if no worker has started it by " + at(job.ExpiresAt) + ", its expiresAt."
 	}
 	d := s.deadlines[job.ID]
-	if d == nil || d.Feasible == nil || *d.Feasible {
-		return all
+	switch known := d != nil && d.Feasible != nil; {
+	case job.FinishBy.IsZero(), known && *d.Feasible:
+	case !job.FinishBy.After(s.now):
+		all += " It is late: its finishBy was " + at(job.FinishBy) + "."
+	case known && !d.EarliestFinish.IsZero():
+		all += fmt.Sprintf(" Its finishBy, %s, cannot be met: it is expected to be complete at %s at the earliest.", at(d.FinishBy),
+			at(d.EarliestFinish))
+	case known:
+		all += " Its finishBy, " + at(job.FinishBy) + ", cannot be met."
+	case slices.Contains(endless, code):
+		all += " Its finishBy, " + at(job.FinishBy) + ", cannot be met unless that changes."
 	}
-	all += " Its finishBy, " + text.MomentToSecond(d.FinishBy.UTC(), s.now) + ", cannot be met"
-	if !d.EarliestFinish.IsZero() {
-		all += ": it is expected to be complete at " + text.MomentToSecond(d.EarliestFinish.UTC(), s.now) + " at the earliest"
-	}
-	return all + "."
+	return all
 }
+
+// endless are the reasons that do not end by themselves in a known time.
+var endless = []WaitingCode{WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitNotBooting, WaitPrice}
 
 // whyNotQueued returns what a job waits for before it is queued.
 func (s *situation) whyNotQueued(job *models.Job) (reasons []WaitingReason) {
