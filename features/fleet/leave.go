@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
@@ -23,15 +24,9 @@ import (
 // model.
 type Start struct{ Boot, Load time.Duration }
 
-// What starts take until some were measured.
-const (
-	bootGuess = 2 * time.Minute
-	loadGuess = time.Minute
-)
-
 // NewStart returns a start from the median seconds of boots and loads, 0 if none was measured.
 func NewStart(boot, load float64) Start {
-	return Start{cmp.Or(seconds(boot), bootGuess), cmp.Or(seconds(load), loadGuess)}
+	return Start{cmp.Or(seconds(boot), estimate.BootGuess), cmp.Or(seconds(load), estimate.LoadGuess)}
 }
 
 func (s Start) total() time.Duration { return s.Boot + s.Load }

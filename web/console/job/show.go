@@ -50,6 +50,8 @@ type jobView struct {
 	Wait *query.JobWait
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
+	// Placements are where workers can run it, the preferred place first.
+	Placements []*query.Placement
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
 	Webhooks []*webhooks.Delivery
 	Tries    map[models.WebhookDeliveryID][]*webhooks.Try
@@ -129,6 +131,10 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 }
 
 func (c *controller) readWaiting(ctx context.Context, p jobs.Principal, v *jobView) error {
+	var err error
+	if v.Placements, err = c.Reads.Jobs.Placements(ctx, p, v.Job); err != nil {
+		return err
+	}
 	if v.Waiting = nil; !v.Status.Waiting() {
 		return nil
 	}
