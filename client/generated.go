@@ -2929,8 +2929,9 @@ var AllPhase = []Phase{
 //
 // A pool whose workers can run a job, or the workers without a pool. costUsd is pricePerHourUsd × (bootSeconds + loadSeconds + renderSeconds) / 3600.
 type Placement struct {
-	// Null for the workers without a pool.
-	Pool *PlacementPool `json:"pool"`
+	// Null for the workers without a pool, as poolName is.
+	PoolId   *string `json:"poolId"`
+	PoolName *string `json:"poolName"`
 	// How many workers are idle. Then the cost is that on the one of them on which the job costs least.
 	Idle            int     `json:"idle"`
 	PricePerHourUsd float64 `json:"pricePerHourUsd"`
@@ -2946,12 +2947,6 @@ type Placement struct {
 	Preferred bool `json:"preferred"`
 	// The job runs on a worker of it.
 	Here bool `json:"here"`
-}
-
-// PlacementPool includes the requested fields of the GraphQL type Pool.
-type PlacementPool struct {
-	Id   string `json:"id"`
-	Name string `json:"name"`
 }
 
 // Pool includes the GraphQL fields of Pool requested by the fragment Pool.
@@ -11105,10 +11100,8 @@ query jobHistory ($id: ID!) {
 			... WaitingReason
 		}
 		placements {
-			pool {
-				id
-				name
-			}
+			poolId
+			poolName
 			idle
 			pricePerHourUsd
 			bootSeconds

@@ -3873,36 +3873,50 @@ func (ec *executionContext) fieldContext_LiveLog_end(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("LiveLog", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _Placement_pool(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+func (ec *executionContext) _Placement_poolId(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Placement_pool(ctx, field)
+			return ec.fieldContext_Placement_poolId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Pool, nil
+			return obj.PoolID(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
-			return ec.marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v models.PoolID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
-func (ec *executionContext) fieldContext_Placement_pool(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	fc = &graphql.FieldContext{
-		Object:     "Placement",
-		Field:      field,
-		IsMethod:   false,
-		IsResolver: false,
-		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Pool(ctx, field)
+func (ec *executionContext) fieldContext_Placement_poolId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_poolName(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_poolName(ctx, field)
 		},
-	}
-	return fc, nil
+		func(ctx context.Context) (any, error) {
+			return obj.PoolName(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_poolName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, true, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Placement_idle(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
@@ -7680,8 +7694,13 @@ func (ec *executionContext) _Placement(ctx context.Context, sel ast.SelectionSet
 		switch field.Name {
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Placement")
-		case "pool":
-			out.Values[i] = ec._Placement_pool(ctx, field, obj)
+		case "poolId":
+			out.Values[i] = ec._Placement_poolId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "poolName":
+			out.Values[i] = ec._Placement_poolName(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

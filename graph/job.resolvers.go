@@ -147,7 +147,7 @@ func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query
 }
 
 func (r *jobResolver) Placements(ctx context.Context, obj *models.Job) ([]*query.Placement, error) {
-	return r.Reads.Jobs.Placements(ctx, principal(ctx), obj)
+	return load(ctx).Placements.Load(ctx, obj)
 }
 
 func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error) {

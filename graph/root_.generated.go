@@ -1770,8 +1770,10 @@ func (ec *executionContext) childFields_PaidTime(ctx context.Context, field grap
 
 func (ec *executionContext) childFields_Placement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
-	case "pool":
-		return ec.fieldContext_Placement_pool(ctx, field)
+	case "poolId":
+		return ec.fieldContext_Placement_poolId(ctx, field)
+	case "poolName":
+		return ec.fieldContext_Placement_poolName(ctx, field)
 	case "idle":
 		return ec.fieldContext_Placement_idle(ctx, field)
 	case "pricePerHourUsd":

@@ -35,8 +35,7 @@ func TestPlacements(t *testing.T) {
 		return add("slow", 1, 10*time.Minute), add("quick", 2, time.Minute)
 	}
 	places := func(t *testing.T, s *jobstest.Stack, id models.JobID) []*query.Placement {
-		found, err := s.Reads.Jobs.Placements(t.Context(), s.Admin, s.Reload(t, id))
-		require.NoError(t, err)
+		found := placementsFor(t, s, s.Admin, id)
 		for _, p := range found {
 			require.InDelta(t, p.PricePerHourUSD*(p.BootSeconds+p.LoadSeconds+p.RenderSeconds)/3600, p.USD(), 1e-9)
 		}
@@ -109,8 +108,15 @@ func TestPlacements(t *testing.T) {
 		s.Exec(t, "UPDATE pools SET paused_at = now() WHERE id = ?", slow.ID)
 		found := places(t, s, job.ID)
 		require.False(t, found[0].Preferred || found[1].Preferred, "none gets it now")
-		hidden, err := s.Reads.Jobs.Placements(t.Context(), s.Client, s.Reload(t, job.ID))
-		require.NoError(t, err)
-		require.Empty(t, hidden, "pools and prices are for operators")
+		require.Empty(t, placementsFor(t, s, s.Client, job.ID), "pools and prices are for operators")
 	})
+}
+
+func placementsFor(t *testing.T, s *jobstest.Stack, p jobs.Principal, id models.JobID) []*query.Placement {
+	t.Helper()
+	edges, err := s.Reads.Jobs.Of(p, s.Reload(t, id))
+	require.NoError(t, err)
+	found, err := edges.Placements(t.Context())
+	require.NoError(t, err)
+	return found[id]
 }

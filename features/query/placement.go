@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
@@ -34,6 +34,14 @@ type Placement struct {
 	typical estimate.StartCost // of a typical job of its model: claims do not know the job yet
 }
 
+// PoolID is the pool's id, or "" without a pool.
+func (p *Placement) PoolID() models.PoolID {
+	if p.Pool == nil {
+		return ""
+	}
+	return p.Pool.ID
+}
+
 // PoolName is the pool's name, or "" without a pool.
 func (p *Placement) PoolName() string {
 	if p.Pool == nil {
@@ -45,139 +53,139 @@ func (p *Placement) PoolName() string {
 // maxIdle bounds how many idle workers are compared.
 const maxIdle = 1000
 
-// Placements returns where a job can run, the preferred place first. It is for operators and viewers: others
-// get nothing. Claims order idle workers by the same cost, and the scaler the pools that boot one.
-func (r *Jobs) Placements(ctx context.Context, p jobs.Principal, job *models.Job) ([]*Placement, error) {
-	if p.RequireViewer() != nil || !p.Sees(job.AccountID) || job.Status.Terminal() {
+// Placements returns where each of the jobs can run, the preferred place first. It is for operators and viewers:
+// others get nothing. Claims order idle workers by the same cost, and the scaler the pools that boot one. It takes
+// the same few statements for one job as for many.
+func (e Edges) Placements(ctx context.Context) (map[models.JobID][]*Placement, error) {
+	open := lo.Filter(e.rows, func(job *models.Job, _ int) bool { return !job.Status.Terminal() })
+	if e.caller.RequireViewer() != nil || len(open) == 0 {
 		return nil, nil
 	}
-	found, err := r.placements(ctx, job)
-	return found, apierror.Wrap(err, "read where job %s can run", job.ID)
+	f, err := e.jobs.readFloor(ctx, open)
+	if err != nil {
+		return nil, fmt.Errorf("read where jobs can run: %w", err)
+	}
+	return lo.SliceToMap(open, func(job *models.Job) (models.JobID, []*Placement) { return job.ID, f.placements(job) }), nil
 }
 
-func (r *Jobs) placements(ctx context.Context, job *models.Job) ([]*Placement, error) {
-	now, err := postgres.Now(ctx, r.db)
+// floor is what is known of the places where jobs can run.
+type floor struct {
+	known   *catalogue.Snapshot
+	now     time.Time
+	pools   []*PoolStatus
+	idle    []*models.Worker
+	boots   map[models.PoolID]float64
+	loads   map[loadAt]estimate.LoadTime
+	times   estimate.RenderTimes
+	holders map[models.JobID]*models.Worker // by the jobs that run
+}
+
+func (r *Jobs) readFloor(ctx context.Context, rows []*models.Job) (f *floor, err error) {
+	f = &floor{known: r.catalogue.Current(), loads: map[loadAt]estimate.LoadTime{}, holders: map[models.JobID]*models.Worker{}}
+	if f.now, err = postgres.Now(ctx, r.db); err != nil {
+		return nil, err
+	}
+	if f.pools, err = r.fleet.Pools(ctx); err != nil {
+		return nil, err
+	}
+	f.idle, err = models.ListWorkers(ctx, r.db, models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}, "", maxIdle)
 	if err != nil {
 		return nil, err
 	}
-	pools, err := r.fleet.Pools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	idle, err := models.ListWorkers(ctx, r.db, models.WorkerFilter{Status: []models.WorkerStatus{models.WorkerIdle}}, "", maxIdle)
-	if err != nil {
-		return nil, err
-	}
-	boots, err := capacity.MedianBoots(ctx, r.db)
-	if err != nil {
+	if f.boots, err = capacity.MedianBoots(ctx, r.db); err != nil {
 		return nil, err
 	}
 	loads, err := models.ListModelLoads(ctx, r.db)
 	if err != nil {
 		return nil, err
 	}
+	for _, l := range loads {
+		f.loads[loadAt{l.PoolID, l.GPUType, l.Model}] = estimate.LoadTimeOf(l)
+	}
 	known, err := backlog.ListRenderTimes(ctx, r.db)
 	if err != nil {
 		return nil, err
 	}
-	holder, err := r.holder(ctx, job)
+	f.times = estimate.NewRenderTimes(known)
+	live := lo.FilterMap(rows, func(job *models.Job, _ int) (models.JobID, bool) { return job.ID, job.Status.Live() })
+	if len(live) == 0 {
+		return f, nil
+	}
+	last, err := models.ListLastWorkers(ctx, r.db, live)
 	if err != nil {
 		return nil, err
 	}
-	costs := costs{job: job, times: estimate.NewRenderTimes(known), typical: job.EstimatedGPUSeconds, loads: map[poolOn]estimate.LoadTime{}}
-	if m, err := r.catalogue.Current().Model(job.Model); err == nil {
-		costs.typical = m.EstimateGPUSeconds(nil)
+	workers, err := models.GetWorkers(ctx, r.db, lo.Uniq(lo.Values(last)))
+	byID := lo.KeyBy(workers, func(w *models.Worker) models.WorkerID { return w.ID })
+	for job, id := range last {
+		f.holders[job] = byID[id]
 	}
-	for _, l := range loads {
-		if l.Model == job.Model {
-			costs.loads[poolOn{l.PoolID, l.GPUType}] = estimate.LoadTimeOf(l)
-		}
-	}
-	serves := func(o models.Offer) bool {
-		return r.catalogue.Current().CapabilityOf(o).Serves(job.Queue(), job.AccountID)
-	}
+	return f, err
+}
+
+// placements returns where a job can run.
+func (f *floor) placements(job *models.Job) []*Placement {
+	serves := func(o models.Offer) bool { return f.known.CapabilityOf(o).Serves(job.Queue(), job.AccountID) }
 	byPool := map[models.PoolID]*Placement{}
-	for _, pool := range pools {
-		if offer := pool.Offer(now); serves(offer) {
-			byPool[pool.ID] = &Placement{Pool: pool, Obstacle: obstacle(pool, now)}
-			costs.set(byPool[pool.ID], offer, boots[pool.ID], false)
+	for _, pool := range f.pools {
+		if offer := pool.Offer(f.now); serves(offer) {
+			byPool[pool.ID] = &Placement{Pool: pool, Obstacle: obstacle(pool, f.now)}
+			f.price(byPool[pool.ID], job, offer, false)
 		}
 	}
-	for _, w := range idle {
-		if w.Quarantined(now) || !serves(w.Offer) || w.ID == job.AvoidWorkerID && job.AvoidUntil.After(now) {
+	for _, w := range f.idle {
+		if w.Quarantined(f.now) || !serves(w.Offer) || w.ID == job.AvoidWorkerID && job.AvoidUntil.After(f.now) {
 			continue
 		}
 		place := byPool[w.PoolID]
-		if place == nil {
+		if place == nil { // without a pool, or of a pool whose price has just changed
 			place = &Placement{}
 			byPool[w.PoolID] = place
 		}
 		at := Placement{Pool: place.Pool, Idle: 1}
-		costs.set(&at, w.Offer, 0, slices.Contains(w.WarmModels, job.Model))
+		f.price(&at, job, w.Offer, slices.Contains(w.WarmModels, job.Model))
 		if place.Idle == 0 || at.typical.Compare(place.typical) < 0 {
 			place.StartCost, place.typical = at.StartCost, at.typical
 		}
 		place.Idle, place.Obstacle = place.Idle+1, ""
 	}
-	if holder != nil {
+	if holder := f.holders[job.ID]; holder != nil {
 		if byPool[holder.PoolID] == nil && holder.PoolID == "" {
 			byPool[""] = &Placement{}
-			costs.set(byPool[""], holder.Offer, 0, true)
+			f.price(byPool[""], job, holder.Offer, true)
 		}
 		if place := byPool[holder.PoolID]; place != nil {
 			place.Here = true
 		}
 	}
-	return inOrder(job, lo.Values(byPool)), nil
+	return inOrder(job, lo.Values(byPool))
 }
 
-// holder returns the worker that holds the job, or nil.
-func (r *Jobs) holder(ctx context.Context, job *models.Job) (*models.Worker, error) {
-	if !job.Status.Live() {
-		return nil, nil
-	}
-	last, err := models.ListLastWorkers(ctx, r.db, []models.JobID{job.ID})
-	if err != nil {
-		return nil, err
-	}
-	workers, err := models.GetWorkers(ctx, r.db, lo.Values(last))
-	w, _ := lo.First(workers)
-	return w, err
+// loadAt is a model on a GPU type of a pool.
+type loadAt struct {
+	pool           models.PoolID
+	gpuType, model string
 }
 
-// poolOn is a GPU type of a pool.
-type poolOn struct {
-	pool    models.PoolID
-	gpuType string
-}
-
-// costs are what is known of the times of a job.
-type costs struct {
-	job     *models.Job
-	times   estimate.RenderTimes
-	typical float64 // GPU seconds of a typical job of its model
-	loads   map[poolOn]estimate.LoadTime
-}
-
-// set writes what the job costs on an idle worker of an offer, or on one that boots if none is idle.
-func (c *costs) set(at *Placement, offer models.Offer, boot float64, warm bool) {
-	pool := models.PoolID("")
-	if at.Pool != nil {
-		pool = at.Pool.ID
-	}
-	load := c.loads[poolOn{pool, offer.GPUType}]
-	at.StartCost = estimate.StartCost{PricePerHourUSD: lo.FromPtr(offer.PricePerHourUSD),
-		LoadSeconds: max(load.Seconds, estimate.UnmeasuredLoad)}
+// price writes what a job costs on an idle worker of an offer, or on one that boots if none is idle.
+func (f *floor) price(at *Placement, job *models.Job, offer models.Offer, warm bool) {
+	pool := at.PoolID()
+	load := f.loads[loadAt{pool, offer.GPUType, job.Model}]
+	at.StartCost = estimate.StartCost{PricePerHourUSD: lo.FromPtr(offer.PricePerHourUSD), LoadSeconds: max(load.Seconds, estimate.UnmeasuredLoad)}
 	switch {
 	case warm:
 		at.LoadSeconds = 0
 	case at.Idle == 0:
-		at.BootSeconds = cmp.Or(boot, estimate.BootGuess.Seconds())
+		at.BootSeconds = cmp.Or(f.boots[pool], estimate.BootGuess.Seconds())
 		at.LoadSeconds = cmp.Or(load.ColdSeconds(), estimate.LoadGuess.Seconds())
 	}
 	at.typical = at.StartCost
-	at.RenderSeconds = c.job.EstimatedGPUSeconds * c.times.Ratio(backlog.Kind{Model: c.job.Model, TimeClass: c.job.TimeClass}, offer.GPUType)
-	at.typical.RenderSeconds = c.typical * c.times.Ratio(backlog.Kind{Model: c.job.Model}, offer.GPUType)
+	at.RenderSeconds = job.EstimatedGPUSeconds * f.times.Ratio(backlog.Kind{Model: job.Model, TimeClass: job.TimeClass}, offer.GPUType)
+	typical := job.EstimatedGPUSeconds
+	if m, err := f.known.Model(job.Model); err == nil {
+		typical = m.EstimateGPUSeconds(nil)
+	}
+	at.typical.RenderSeconds = typical * f.times.Ratio(backlog.Kind{Model: job.Model}, offer.GPUType)
 }
 
 // inOrder sorts places: those with an idle worker, as claims choose, then those that can boot one, as the scaler

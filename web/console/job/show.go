@@ -131,16 +131,17 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 }
 
 func (c *controller) readWaiting(ctx context.Context, p jobs.Principal, v *jobView) error {
-	var err error
-	if v.Placements, err = c.Reads.Jobs.Placements(ctx, p, v.Job); err != nil {
-		return err
-	}
-	if v.Waiting = nil; !v.Status.Waiting() {
-		return nil
-	}
 	edges, err := c.Reads.Jobs.Of(p, v.Job)
 	if err != nil {
 		return err
+	}
+	places, err := edges.Placements(ctx)
+	if err != nil {
+		return err
+	}
+	v.Placements = places[v.ID]
+	if v.Waiting = nil; !v.Status.Waiting() {
+		return nil
 	}
 	reasons, err := c.Reads.Jobs.WaitingFor(ctx, edges)
 	v.Waiting = reasons[v.ID]

@@ -195,10 +195,7 @@ func printJobExplanation(e explanation) output.Printer {
 func printPlacements(out io.Writer, places []client.Placement) error {
 	var rows [][]string
 	for _, p := range places {
-		name, note := "without a pool", lo.FromPtr(p.Obstacle)
-		if p.Pool != nil {
-			name = p.Pool.Name
-		}
+		name, note := lo.FromPtrOr(p.PoolName, "without a pool"), lo.FromPtr(p.Obstacle)
 		if p.Preferred {
 			note = "preferred"
 		}
