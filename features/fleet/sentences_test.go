@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
@@ -130,6 +131,22 @@ func (c *cloud) checkJobs(t *testing.T, s *jobstest.Stack, all crowd) {
 		}
 		require.True(t, r.Until.IsZero() || r.Until.After(time.Now().Add(-time.Second)), "it ended at %s: %s", r.Until, r.Message)
 	}
+
+	queues, err := s.Reads.Queues.Capacities(t.Context(), []backlog.QueueCount{{Lane: models.TierPro, Model: "testcard"}})
+	require.NoError(t, err)
+	for sentence, holds := range map[string]bool{
+		"at the maximum of ":                booting+idle+busy+unseen >= 8,
+		"a pool gets no machines":           c.asked > c.made || c.lacks > 0 || c.empty > 0 || c.lag > 0,
+		"do not start":                      lo.SomeBy(lo.Values(c.machines), func(m *rented) bool { return m.boots == time.Hour }),
+		"its pools are paused":              c.acts == actPausePool,
+		"fakes is outside its active hours": c.acts == actHours,
+		"fakes is dearer than its limit":    c.acts == actDear,
+		"no pool and no worker serves it":   false,
+	} {
+		require.True(t, holds || !strings.Contains(queues[0].Cause, sentence), "%q does not hold %s", queues[0].Cause, says)
+	}
+	needs := map[act]string{actPausePool: "its pools are paused", actHours: "outside its active hours", actDear: "dearer than its limit"}
+	require.Contains(t, queues[0].Cause, needs[c.acts], says)
 
 	of := lo.KeyBy(reasons[all.plain], func(r query.WaitingReason) query.WaitingCode { return r.Code })
 	if row.Status == models.JobQueued {
