@@ -318,6 +318,15 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 	return found(data.Worker, "worker", id)
 }
 
+// Machines returns one page of the ledger of machines; first and after are those of Jobs.
+func (c *Client) Machines(ctx context.Context, filter MachineFilter, first int, after string) (*MachinePage, error) {
+	data, err := machines(ctx, repeater{c}, &filter, optional(first), optional(after))
+	if err != nil {
+		return nil, err
+	}
+	return &data.Machines, nil
+}
+
 // Pools returns the pools, with how often their workers save checkpoints.
 func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 	data, err := pools(ctx, repeater{c})

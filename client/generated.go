@@ -2541,6 +2541,108 @@ func (v *LiveLog) __premarshalJSON() (*__premarshalLiveLog, error) {
 	return &retval, nil
 }
 
+// Machine includes the requested fields of the GraphQL type Machine.
+// The GraphQL type's documentation follows.
+//
+// A row of the ledger: a machine that a provider was asked for, or that a provider's list has. It is kept for 90 days after its end.
+// Machines of static pools have no row.
+type Machine struct {
+	Id       string      `json:"id"`
+	Pool     MachinePool `json:"pool"`
+	Provider string      `json:"provider"`
+	// The provider's name of the machine, as on its bill.
+	InstanceId string `json:"instanceId"`
+	// How many workers it runs. The price of a pool is that of one.
+	Workers int          `json:"workers"`
+	State   MachineState `json:"state"`
+	// When the scaler was about to ask for it, or a list had it first.
+	AskedAt time.Time `json:"askedAt"`
+	// Since when it is paid for. Null until the provider has confirmed it.
+	CreatedAt *time.Time `json:"createdAt"`
+	// When its first worker registered.
+	RegisteredAt *time.Time `json:"registeredAt"`
+	// When its deletion was first asked for, and confirmed.
+	DeletionAskedAt *time.Time `json:"deletionAskedAt"`
+	DeletedAt       *time.Time `json:"deletedAt"`
+	// When a list of the provider last had it, as far as that was noted: the first list, and the last ones before it was missing or after its deletion.
+	ListedAt *time.Time `json:"listedAt"`
+	// Since when the lists lack it or say that it has ended. Null if the newest has it.
+	MissingAt *time.Time `json:"missingAt"`
+	// The last sign of life of its workers before missingAt, if they were silent then.
+	SilentSince *time.Time `json:"silentSince"`
+	// When it was clear that it does not exist any more. It may have ended before: see billedUntil.
+	GoneAt *time.Time `json:"goneAt"`
+	// Until when it was paid for. Null while it is.
+	BilledUntil *time.Time `json:"billedUntil"`
+	// For how long it was paid for until now or billedUntil, times workers. Pool.paid is the sum of such times within its span.
+	PaidSeconds float64 `json:"paidSeconds"`
+	// What that cost, at each time at the price that the pool had then. 0 if the pool has no price.
+	CostUsd float64 `json:"costUsd"`
+	// The workers that run or ran on it, newest first: at most 100 of those that are kept.
+	WorkerIds []string `json:"workerIds"`
+}
+
+// MachineEdge includes the requested fields of the GraphQL type MachineEdge.
+type MachineEdge struct {
+	Node Machine `json:"node"`
+}
+
+// GetNode returns MachineEdge.Node, and is useful for accessing the field via an interface.
+func (v *MachineEdge) GetNode() Machine { return v.Node }
+
+type MachineFilter struct {
+	// A pool, by id or name. A deleted pool has only its id.
+	PoolId *string        `json:"poolId,omitempty"`
+	States []MachineState `json:"states"`
+	// The provider's name of a machine.
+	InstanceId *string `json:"instanceId,omitempty"`
+}
+
+// MachinePage includes the requested fields of the GraphQL type MachineConnection.
+type MachinePage struct {
+	Edges    []MachineEdge `json:"edges"`
+	PageInfo PageInfo      `json:"pageInfo"`
+}
+
+// GetEdges returns MachinePage.Edges, and is useful for accessing the field via an interface.
+func (v *MachinePage) GetEdges() []MachineEdge { return v.Edges }
+
+// GetPageInfo returns MachinePage.PageInfo, and is useful for accessing the field via an interface.
+func (v *MachinePage) GetPageInfo() PageInfo { return v.PageInfo }
+
+// MachinePool includes the requested fields of the GraphQL type Pool.
+type MachinePool struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// The state of a machine follows from its times.
+type MachineState string
+
+const (
+	// The provider was asked for it, and has not confirmed it yet.
+	MachineStateAsked MachineState = "ASKED"
+	// The provider has confirmed it. None of its workers has registered yet.
+	MachineStateBooting MachineState = "BOOTING"
+	// A worker has registered from it.
+	MachineStateRunning MachineState = "RUNNING"
+	// Its deletion was asked for.
+	MachineStateEnding MachineState = "ENDING"
+	// The provider's lists lack it, or say that it has ended. Reelay did not end it, and is not certain yet that it is gone.
+	MachineStateMissing MachineState = "MISSING"
+	// It does not exist any more, or was never made: then createdAt is null.
+	MachineStateGone MachineState = "GONE"
+)
+
+var AllMachineState = []MachineState{
+	MachineStateAsked,
+	MachineStateBooting,
+	MachineStateRunning,
+	MachineStateEnding,
+	MachineStateMissing,
+	MachineStateGone,
+}
+
 // Member includes the GraphQL fields of Member requested by the fragment Member.
 // The GraphQL type's documentation follows.
 //
@@ -5072,6 +5174,13 @@ func (v *__liveLogInput) __premarshalJSON() (*__premarshal__liveLogInput, error)
 	return &retval, nil
 }
 
+// __machinesInput is used internally by genqlient
+type __machinesInput struct {
+	Filter *MachineFilter `json:"filter,omitempty"`
+	First  *int           `json:"first,omitempty"`
+	After  *string        `json:"after,omitempty"`
+}
+
 // __modelInput is used internally by genqlient
 type __modelInput struct {
 	Name    string `json:"name"`
@@ -6923,6 +7032,12 @@ func (v *liveLogResponse) __premarshalJSON() (*__premarshalliveLogResponse, erro
 		}
 	}
 	return &retval, nil
+}
+
+// machinesResponse is returned by machines on success.
+type machinesResponse struct {
+	// The ledger of machines. Those that were asked for last come first.
+	Machines MachinePage `json:"machines"`
 }
 
 // membersResponse is returned by members on success.
@@ -11984,6 +12099,76 @@ func liveLog(
 	}
 
 	data_ = &liveLogResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by machines.
+const machines_Operation = `
+query machines ($filter: MachineFilter, $first: Int, $after: String) {
+	machines(filter: $filter, first: $first, after: $after) {
+		edges {
+			node {
+				id
+				pool {
+					id
+					name
+				}
+				provider
+				instanceId
+				workers
+				state
+				askedAt
+				createdAt
+				registeredAt
+				deletionAskedAt
+				deletedAt
+				listedAt
+				missingAt
+				silentSince
+				goneAt
+				billedUntil
+				paidSeconds
+				costUsd
+				workerIds
+			}
+		}
+		pageInfo {
+			... PageInfo
+		}
+	}
+}
+fragment PageInfo on PageInfo {
+	hasNextPage
+	endCursor
+}
+`
+
+func machines(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	filter *MachineFilter,
+	first *int,
+	after *string,
+) (data_ *machinesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "machines",
+		Query:  machines_Operation,
+		Variables: &__machinesInput{
+			Filter: filter,
+			First:  first,
+			After:  after,
+		},
+	}
+
+	data_ = &machinesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

@@ -4,6 +4,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/models/webhooks"
@@ -51,6 +52,8 @@ type (
 	DeadLetterEdge            = Edge[models.DeadLetter]
 	JobEdge                   = Edge[models.Job]
 	WorkerEdge                = Edge[models.Worker]
+	MachineEdge               = Edge[capacity.BilledMachine]
+	MachineConnection         = Connection[capacity.BilledMachine]
 )
 
 // The connections that have a totalCount. They keep their filter, because rows are

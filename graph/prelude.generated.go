@@ -1987,6 +1987,35 @@ func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodel
 	return ret
 }
 
+func (ec *executionContext) unmarshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkerIDᚄ(ctx context.Context, v any) ([]models.WorkerID, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]models.WorkerID, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkerID(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkerIDᚄ(ctx context.Context, sel ast.SelectionSet, v []models.WorkerID) graphql.Marshaler {
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorkerID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNID2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
 	vSlice := graphql.CoerceList(v)
 	var err error

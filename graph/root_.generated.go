@@ -38,6 +38,7 @@ type ResolverRoot interface {
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
 	Lease() LeaseResolver
+	Machine() MachineResolver
 	Member() MemberResolver
 	Model() ModelResolver
 	Mutation() MutationResolver
@@ -98,6 +99,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputHeartbeatInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLeaseJobInput,
+		ec.unmarshalInputMachineFilter,
 		ec.unmarshalInputModelLoadInput,
 		ec.unmarshalInputPoolInput,
 		ec.unmarshalInputProgressInput,
@@ -1462,6 +1464,70 @@ func (ec *executionContext) childFields_LiveLog(ctx context.Context, field graph
 		return ec.fieldContext_LiveLog_end(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LiveLog", field.Name)
+}
+
+func (ec *executionContext) childFields_Machine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Machine_id(ctx, field)
+	case "pool":
+		return ec.fieldContext_Machine_pool(ctx, field)
+	case "provider":
+		return ec.fieldContext_Machine_provider(ctx, field)
+	case "instanceId":
+		return ec.fieldContext_Machine_instanceId(ctx, field)
+	case "workers":
+		return ec.fieldContext_Machine_workers(ctx, field)
+	case "state":
+		return ec.fieldContext_Machine_state(ctx, field)
+	case "askedAt":
+		return ec.fieldContext_Machine_askedAt(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Machine_createdAt(ctx, field)
+	case "registeredAt":
+		return ec.fieldContext_Machine_registeredAt(ctx, field)
+	case "deletionAskedAt":
+		return ec.fieldContext_Machine_deletionAskedAt(ctx, field)
+	case "deletedAt":
+		return ec.fieldContext_Machine_deletedAt(ctx, field)
+	case "listedAt":
+		return ec.fieldContext_Machine_listedAt(ctx, field)
+	case "missingAt":
+		return ec.fieldContext_Machine_missingAt(ctx, field)
+	case "silentSince":
+		return ec.fieldContext_Machine_silentSince(ctx, field)
+	case "goneAt":
+		return ec.fieldContext_Machine_goneAt(ctx, field)
+	case "billedUntil":
+		return ec.fieldContext_Machine_billedUntil(ctx, field)
+	case "paidSeconds":
+		return ec.fieldContext_Machine_paidSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Machine_costUsd(ctx, field)
+	case "workerIds":
+		return ec.fieldContext_Machine_workerIds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Machine", field.Name)
+}
+
+func (ec *executionContext) childFields_MachineConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_MachineConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_MachineConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MachineConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_MachineEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_MachineEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_MachineEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type MachineEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_Member(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -53,7 +53,7 @@ var streams = []string{"jobChanges"} // jobs.TestChanges
 var unselected = []string{
 	"DeadLetter", "DeadLetterConnection", "DeadLetterEdge", "DeadLetterGroup", "DeadLetterStats", "FailingHost", "Halt", "Pool", "Queue",
 	"QueueAccount", "ScalingDecision",
-	"WorkerConnection", "WorkerEdge",
+	"Machine", "MachineConnection", "MachineEdge", "WorkerConnection", "WorkerEdge",
 }
 
 // walk queries everything in the served schema.

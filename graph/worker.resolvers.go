@@ -7,6 +7,7 @@ package graph
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/reelay/reelay/features/fleet"
@@ -20,6 +21,14 @@ import (
 
 func (r *leaseResolver) Model(ctx context.Context, obj *Lease) (*catalogue.Model, error) {
 	return r.Reads.Models.Catalogue.Current().At(obj.Job.Model, obj.Job.ModelVersion), nil
+}
+
+func (r *machineResolver) ID(ctx context.Context, obj *capacity.BilledMachine) (string, error) {
+	return strconv.FormatInt(obj.ID, 10), nil
+}
+
+func (r *machineResolver) Pool(ctx context.Context, obj *capacity.BilledMachine) (*query.PoolStatus, error) {
+	return load(ctx).Pools.Load(ctx, obj.PoolID)
 }
 
 func (r *mutationResolver) RegisterWorker(ctx context.Context, input fleet.Registration) (*RegisterWorkerPayload, error) {
@@ -143,6 +152,10 @@ func (r *queryResolver) Worker(ctx context.Context, id string) (*models.Worker, 
 	return r.Reads.Fleet.Worker(ctx, models.WorkerID(id))
 }
 
+func (r *queryResolver) Machines(ctx context.Context, filter *capacity.MachineFilter, first *int, after *string) (*Connection[capacity.BilledMachine], error) {
+	return connected(r.Reads.Fleet.Machines(ctx, principal(ctx), valueOr(filter, capacity.MachineFilter{}), pageOf(first, after)))
+}
+
 func (r *workerResolver) Pool(ctx context.Context, obj *models.Worker) (*query.PoolStatus, error) {
 	return load(ctx).Pools.Load(ctx, obj.PoolID)
 }
@@ -175,12 +188,15 @@ func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerCo
 
 func (r *Resolver) Lease() LeaseResolver { return &leaseResolver{r} }
 
+func (r *Resolver) Machine() MachineResolver { return &machineResolver{r} }
+
 func (r *Resolver) Worker() WorkerResolver { return &workerResolver{r} }
 
 func (r *Resolver) WorkerConnection() WorkerConnectionResolver { return &workerConnectionResolver{r} }
 
 type (
 	leaseResolver            struct{ *Resolver }
+	machineResolver          struct{ *Resolver }
 	workerResolver           struct{ *Resolver }
 	workerConnectionResolver struct{ *Resolver }
 )

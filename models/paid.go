@@ -107,6 +107,33 @@ type paidFact struct {
 	USD     float64 `bun:"usd"`
 }
 
+// PricedSQL is the CTE priced: parts of span(since, until) with one price each, of the pools of
+// payers(pool_id). A price is in USD per second.
+const PricedSQL = `priced AS MATERIALIZED (
+			SELECT p.id AS pool_id, greatest(x.since, span.since) AS since, least(x.until, span.until) AS until, x.usd / 3600 AS usd
+			FROM span CROSS JOIN payers JOIN pools p ON p.id = payers.pool_id CROSS JOIN LATERAL (
+				SELECT CASE WHEN lag(since) OVER w IS NULL THEN '-infinity' ELSE since END AS since,
+					coalesce(lead(since) OVER w, 'infinity') AS until, usd
+				FROM (
+					(SELECT since, usd FROM pool_prices WHERE pool_id = p.id AND since <= span.since ORDER BY since DESC LIMIT 1)
+					UNION ALL
+					SELECT since, usd FROM pool_prices WHERE pool_id = p.id AND since > span.since AND since < span.until
+					UNION ALL
+					SELECT '-infinity', coalesce( -- it was cheaper or dearer only from the first price on
+						(SELECT usd FROM pool_prices WHERE pool_id = p.id ORDER BY since LIMIT 1), pool_price(p))
+					WHERE NOT EXISTS (SELECT FROM pool_prices WHERE pool_id = p.id AND since <= span.since)) known
+				WINDOW w AS (ORDER BY since)) x)`
+
+// PaidPartsSQL selects what a time t(pool_id, since, until, n) of n workers cost within span, in parts
+// with one price each: their seconds, and the price of a second or NULL. Until NULL is the end of span.
+const PaidPartsSQL = `SELECT x.usd,
+				greatest(extract(epoch FROM least(coalesce(t.until, 'infinity'), x.until) - greatest(t.since, x.since))::float8, 0) * t.n AS seconds
+			FROM (
+				SELECT since, until, usd FROM priced WHERE pool_id = t.pool_id
+				UNION ALL
+				SELECT span.since, span.until, NULL WHERE NOT EXISTS (SELECT FROM priced WHERE pool_id = t.pool_id)) x
+			WHERE t.n > 0 AND x.until > t.since AND (t.until IS NULL OR x.since < t.until)`
+
 // countPaid returns what was paid for from one time and before another, in rows by pool, region and GPU
 // type. All figures of cost and paid time come from it.
 //
@@ -118,21 +145,8 @@ func countPaid(ctx context.Context, db bun.IDB, from, to time.Time) ([]*HistoryP
 	var facts []paidFact
 	err := db.NewRaw(`
 		WITH span AS (SELECT ?0::timestamptz AS since, ?1::timestamptz AS until),
-		priced AS MATERIALIZED ( -- parts of the span with one price each
-			SELECT p.id AS pool_id, greatest(x.since, span.since) AS since, least(x.until, span.until) AS until, x.usd / 3600 AS usd
-			FROM span CROSS JOIN pools p CROSS JOIN LATERAL (
-				SELECT CASE WHEN lag(since) OVER w IS NULL THEN '-infinity' ELSE since END AS since,
-					coalesce(lead(since) OVER w, 'infinity') AS until, usd
-				FROM (
-					(SELECT since, usd FROM pool_prices WHERE pool_id = p.id AND since <= span.since ORDER BY since DESC LIMIT 1)
-					UNION ALL
-					SELECT since, usd FROM pool_prices WHERE pool_id = p.id AND since > span.since AND since < span.until
-					UNION ALL
-					SELECT '-infinity', coalesce( -- it was cheaper or dearer only from the first price on
-						(SELECT usd FROM pool_prices WHERE pool_id = p.id ORDER BY since LIMIT 1), pool_price(p))
-					WHERE NOT EXISTS (SELECT FROM pool_prices WHERE pool_id = p.id AND since <= span.since)) known
-				WINDOW w AS (ORDER BY since)) x
-			WHERE p.deleted_at IS NULL OR p.deleted_at > span.since - interval '1 day'),
+		payers AS (SELECT p.id AS pool_id FROM pools p, span WHERE p.deleted_at IS NULL OR p.deleted_at > span.since - interval '1 day'),
+		`+PricedSQL+`,
 		hired AS MATERIALIZED (
 			SELECT m.pool_id, m.workers, m.created_at, m.billed_until
 			FROM span JOIN machines m ON m.gone_at IS NULL AND m.created_at < span.until
@@ -186,13 +200,7 @@ func countPaid(ctx context.Context, db bun.IDB, from, to time.Time) ([]*HistoryP
 			coalesce(sum(part.seconds * part.usd), 0) AS usd
 		FROM times t CROSS JOIN span LEFT JOIN pools p ON p.id = t.pool_id
 		CROSS JOIN LATERAL (
-			SELECT x.usd,
-				greatest(extract(epoch FROM least(coalesce(t.until, 'infinity'), x.until) - greatest(t.since, x.since))::float8, 0) * t.n AS seconds
-			FROM (
-				SELECT since, until, usd FROM priced WHERE pool_id = t.pool_id
-				UNION ALL
-				SELECT span.since, span.until, NULL WHERE NOT EXISTS (SELECT FROM priced WHERE pool_id = t.pool_id)) x
-			WHERE t.n > 0 AND x.until > t.since AND (t.until IS NULL OR x.since < t.until)
+			`+PaidPartsSQL+`
 			UNION ALL
 			SELECT (SELECT usd FROM priced WHERE pool_id = t.pool_id AND since <= t.since AND until > t.since),
 				extract(epoch FROM t.until - t.since)::float8

@@ -126,6 +126,11 @@ func TestCommands(t *testing.T) {
 			map[string]string{"jobHistory": `{"job": {"id": "job_1", "status": "FAILED", "failureClass": "POISON", "failureReason": "It crashed.", "params": {}, "account": {}, "progress": {"phase": "WAITING"}}}`}, []string{"POISON: It crashed.\nNothing: it is not retried. `reelay retry job_1` runs it again.\n"}, nil},
 		"a running job explained": {"explain job_1",
 			map[string]string{"jobHistory": `{"job": {"id": "job_1", "status": "RUNNING", "params": {}, "account": {}, "progress": {"phase": "WAITING"}, "attempts": [{"attemptNo": 2, "status": "RUNNING", "worker": {"id": "wrk_1"}}]}}`}, []string{"next    Attempt 2 runs on wrk_1. If its worker is lost, another one continues from the newest checkpoint."}, nil},
+		"machines": {"machines --pool spots --state gone,running --instance vm-1 -o wide", map[string]string{"machines": page("machines",
+			`{"id": "1", "instanceId": "vm-1", "provider": "gce", "pool": {"id": "pol_1", "name": "spots"}, "workers": 2, "state": "GONE", "askedAt": "2026-01-31T12:00:00Z",
+				"createdAt": "2026-01-31T12:00:10Z", "billedUntil": "2026-01-31T13:00:10Z", "paidSeconds": 7200, "costUsd": 1.5, "workerIds": ["wrk_1", "wrk_2"]}`)},
+			[]string{"MACHINE  STATE  POOL   PROVIDER", "vm-1     GONE   spots  gce", "2.000         $1.5000  wrk_1, wrk_2\n"},
+			map[string]map[string]any{"machines": {"first": 50.0, "filter": map[string]any{"poolId": "spots", "states": []any{"GONE", "RUNNING"}, "instanceId": "vm-1"}}}},
 		"a worker": {"workers show wrk_1", map[string]string{"worker": `{"worker": ` + worker + `}`},
 			[]string{"runs        job_1  drill  RUNNING", "0    100 %"}, nil},
 		"top": {"top", map[string]string{"queues": `{"queues": [{"tier": "PRO", "depth": 3, "running": 1, "pause": {"tier": "PRO", "by": "night", "at": "2026-01-31T12:00:00Z", "reason": "storage"}}]}`,
@@ -348,6 +353,7 @@ func TestCompletion(t *testing.T) {
 		"models":               {[]string{"submit", "--model", ""}, "testcard\tA card.\n:36\n"},
 		"statuses":             {[]string{"list", "--status", "q"}, "queued\n:4\n"},
 		"a list of statuses":   {[]string{"list", "--status", "failed,q"}, "failed,queued\n:4\n"},
+		"states of machines":   {[]string{"machines", "--state", "running,m"}, "running,missing\n:4\n"},
 		"states of workers":    {[]string{"workers", "--status", "i"}, "idle\n:4\n"},
 		"lanes":                {[]string{"queues", "pause", "e"}, "enterprise\n:4\n"},
 		"roles":                {[]string{"keys", "create", "--role", "a"}, "admin\n:4\n"},
@@ -363,7 +369,7 @@ func TestCompletion(t *testing.T) {
 			last := len(c.line) - 1
 			args := append([]string{"__complete"}, c.line[:1]...)
 			args = append(append(args, at...), c.line[1:last]...)
-			if !strings.Contains("get open cancel submit list workers queues keys audit download bulk", c.line[0]) {
+			if !strings.Contains("get open cancel submit list workers machines queues keys audit download bulk", c.line[0]) {
 				t.Fatal(c.line)
 			}
 			if c.line[0] == "queues" || c.line[0] == "keys" || c.line[0] == "bulk" { // the flags belong to a subcommand

@@ -6,7 +6,7 @@ import (
 
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/gpu/agent"
-	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,5 +82,5 @@ func TestWorkersCommand(t *testing.T) {
 // The agent, which links no part of the server, says its reason in the server's words.
 func TestReasonOfAnIdleAgent(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, lease.LeavesIdle, agent.LeavesIdle)
+	require.Equal(t, models.LeavesIdle, agent.LeavesIdle)
 }

@@ -22,11 +22,15 @@ import (
 
 // Start is how long a new worker of a pool takes until it can render: its boot, and the load of a
 // model.
-type Start struct{ Boot, Load time.Duration }
+type Start struct {
+	Boot, Load time.Duration
+	// Known means that a worker of the pool has booted.
+	Known bool
+}
 
 // NewStart returns a start from the median seconds of boots and loads, 0 if none was measured.
 func NewStart(boot, load float64) Start {
-	return Start{cmp.Or(seconds(boot), estimate.BootGuess), cmp.Or(seconds(load), estimate.LoadGuess)}
+	return Start{cmp.Or(seconds(boot), estimate.BootGuess), cmp.Or(seconds(load), estimate.LoadGuess), boot > 0}
 }
 
 func (s Start) total() time.Duration { return s.Boot + s.Load }

@@ -16,7 +16,7 @@ func TestPlanOfIdleWorkers(t *testing.T) {
 	// idleFor is a pool at a price whose workers have been idle for so many seconds, and start in 100 s.
 	idleFor := func(name string, price float64, most int, idleSeconds ...int) poolState {
 		p := poolOf(0, most, "m")
-		p.pool.ID, p.pool.Name, p.pool.PricePerHourUSD, p.start = models.NewPoolID(), name, price, Start{75 * time.Second, 25 * time.Second}
+		p.pool.ID, p.pool.Name, p.pool.PricePerHourUSD, p.start = models.NewPoolID(), name, price, Start{75 * time.Second, 25 * time.Second, true}
 		for i, s := range idleSeconds {
 			p.workers = append(p.workers, &models.Worker{ID: models.WorkerID(name + string(rune('1'+i))), Status: idle,
 				IdleSince: now.Add(-time.Duration(s) * time.Second)})
@@ -131,11 +131,33 @@ func TestPlanCountsOnRunningWorkers(t *testing.T) {
 	many := plan(snapshot{pools: []poolState{poolOf(0, 99, "m", workers(20)...)}, queues: one})[0]
 	few := plan(snapshot{pools: []poolState{poolOf(0, 99, "m", workers(1)...)}, queues: one})[0]
 	booted := poolOf(0, 99, "m")
-	booted.start = Start{90 * time.Second, 10 * time.Second}
+	booted.start = Start{90 * time.Second, 10 * time.Second, true}
 	late := plan(snapshot{pools: []poolState{booted}, queues: one})[0]
 
 	require.Equal(t, 20, many.workers)
 	require.Equal(t, 3, many.demand.Queues[0].Soon)
 	require.Equal(t, 3, few.workers)
 	require.Equal(t, 3, late.workers, "a worker that boots for 100 s has 20 s left of the wait target")
+}
+
+func TestPlanTriesAPoolWithFewMachines(t *testing.T) {
+	t.Parallel()
+
+	many := queueOf("CRITICAL", "m", 40, 40*60)
+	of := func(q backlog.QueueDemand, perMachine int, change func(*poolState), workers ...models.WorkerStatus) *decision {
+		p := poolOf(0, 99, "m", workers...)
+		p.pool.WorkersPerMachine = perMachine
+		change(&p)
+		return plan(snapshot{pools: []poolState{p}, queues: []backlog.QueueDemand{q}})[0]
+	}
+	same := func(*poolState) {}
+
+	untried := of(many, 1, same)
+	require.Equal(t, 10, untried.workers)
+	require.Equal(t, "40 waiting jobs need 40 workers; none of its machines has started yet, and no more than 10 boot until one has.", untried.reason)
+	require.Equal(t, 10, of(many, 1, same, models.WorkerBooting, models.WorkerBooting).workers, "those that boot count")
+	require.Equal(t, 20, of(many, 2, same).workers, "with two workers each")
+	require.Equal(t, 40, of(many, 1, func(p *poolState) { p.start = NewStart(60, 0) }).workers, "some have booted before")
+	require.Equal(t, 41, of(many, 1, same, busy).workers, "one has started")
+	require.Equal(t, 40, of(needing("now", "", many), 1, same).workers, "these jobs have no slack")
 }

@@ -41,7 +41,7 @@ func (o *WorkerOperator) DrainWorker(ctx context.Context, p jobs.Principal, id m
 	if deadline < 0 || deadline > maxDrain {
 		return nil, apierror.Invalid("deadlineSeconds", "deadlineSeconds must be from 0 to %.0f.", maxDrain.Seconds())
 	}
-	w, err := drain(ctx, o.DB, id, lease.LeavesDrained, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
+	w, err := drain(ctx, o.DB, id, models.LeavesDrained, func(now time.Time) time.Time { return now.Add(deadline + savesWithin) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated
@@ -104,7 +104,7 @@ func (o *WorkerOperator) TerminateWorker(ctx context.Context, p jobs.Principal, 
 			}
 		}
 	}
-	return terminateWorker(ctx, o.DB, o.Notifier, id, lease.Loss{Reason: lease.LeavesTerminated, Blameless: true})
+	return terminateWorker(ctx, o.DB, o.Notifier, id, lease.Loss{Reason: models.LeavesTerminated, Blameless: true})
 }
 
 // maxNotice is the longest notice of a preemption.
@@ -130,7 +130,7 @@ func (o *WorkerOperator) PreemptWorker(ctx context.Context, p jobs.Principal, id
 			w.CapacityClass, text.Clip(w.Provider, 64))
 	}
 	// The signal contains no time: the worker learns its deadline from the drain.
-	w, err = drain(ctx, o.DB, id, lease.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
+	w, err = drain(ctx, o.DB, id, models.LeavesPreempted, func(now time.Time) time.Time { return now.Add(notice) },
 		func(tx bun.Tx, w *models.Worker) error {
 			if w.Status == models.WorkerTerminated {
 				return errTerminated

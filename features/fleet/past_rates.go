@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
@@ -30,7 +29,7 @@ type pastRates struct {
 }
 
 // voluntary lists the drain reasons of Reelay and of operators. Any other loss counts as a preemption.
-var voluntary = []string{lease.LeavesFewer, lease.LeavesDear, lease.LeavesPaused, lease.LeavesIdle, lease.LeavesDrained}
+var voluntary = []string{models.LeavesFewer, models.LeavesDear, models.LeavesPaused, models.LeavesIdle, models.LeavesDrained}
 
 // look adds the forecast to a snapshot. It first reads the forecast again if it is old.
 func (o *pastRates) look(ctx context.Context, tx bun.Tx, s *snapshot) (err error) {

@@ -285,16 +285,27 @@ func (d *decision) withheld() string {
 	return ", with " + strings.Join(why, " and ")
 }
 
+// untriedMachines is how many machines a pool boots at most until one has started, beyond those for jobs
+// without slack. A wrong image or a revoked key then costs little.
+const untriedMachines = 10
+
 // grow limits the workers to those that one request may bring, and returns why, or "". The jobs count
 // for the pool nevertheless: its next request may bring twice as many a second later.
-func (d *decision) grow() string {
-	n := d.pool.GrowBy
-	most := d.have() + n*perMachine(d.pool)
-	if n == 0 || d.workers <= most {
-		return ""
+func (d *decision) grow() (why string) {
+	limit := func(most int, because string) {
+		if d.workers > most {
+			d.workers, why = most, because
+		}
 	}
-	d.workers = most
-	return "its provider did not have all machines before, and is now asked for " + text.Count(n, "machine")
+	if n := d.pool.GrowBy; n > 0 {
+		limit(d.have()+n*perMachine(d.pool), "its provider did not have all machines before, and is now asked for "+text.Count(n, "machine"))
+	}
+	if !d.start.Known && !slices.ContainsFunc(d.state.workers, func(w *models.Worker) bool { return w.Status != models.WorkerBooting }) {
+		due := lo.SumBy(d.demand.Queues, func(l LaneDemand) int { return l.Due })
+		limit(untriedMachines*perMachine(d.pool)+due, fmt.Sprintf("none of its machines has started yet, and no more than %d boot until one has",
+			untriedMachines))
+	}
+	return why
 }
 
 // over returns how many workers start jobs within the wait target of their lane, if the workers can
@@ -318,6 +329,9 @@ const (
 	leastOfTarget = 10
 	// soonOfTarget is the divisor of a wait target within which jobs count as starting soon.
 	soonOfTarget = 10
+	// soonWithSlack is within what time jobs with slack count as starting soon. It is some times what a boot
+	// takes, so that they rarely boot a worker that leaves again soon, and much less than slack usually is.
+	soonWithSlack = 10 * time.Minute
 )
 
 // closedNow reports whether a pool may have no workers now, and why.
@@ -519,14 +533,18 @@ type waitingLine struct {
 	late    bool                     // workers that have booted do not start the jobs that are left in time
 }
 
-// startSoon assigns to a pool the jobs that its running workers start within a part of the wait target,
-// since they end other jobs.
+// startSoon assigns to a pool the jobs that its running workers start soon, since they end other jobs:
+// within a part of the wait target, or of jobs with slack within soonWithSlack.
 func (l *waitingLine) startSoon(p *poolShare) {
 	target, each := jobs.Policies[l.lane].WaitTarget, l.seconds(p)
-	if target <= 0 || each <= 0 || l.needs.Now() {
+	within := target / soonOfTarget
+	if l.needs.Cheap() {
+		within = max(within, soonWithSlack)
+	}
+	if target == jobs.NoTarget || within <= 0 || each <= 0 || l.needs.Now() {
 		return
 	}
-	n := min(l.left, math.Floor(float64(p.busy)*target.Seconds()/soonOfTarget/each-p.soon))
+	n := min(l.left, math.Floor(float64(p.busy)*within.Seconds()/each-p.soon))
 	if n < 1 {
 		return
 	}

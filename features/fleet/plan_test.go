@@ -157,6 +157,16 @@ func TestPlanSharesQueuesAmongPools(t *testing.T) {
 			},
 			[]int{2, 3}, []int{4, 3},
 		},
+		"JobsWithSlackWaitTenMinutesForRunningWorkers": { // which end 4 renders of 300 s in that time
+			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 9, "m", busy, busy))},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 4, 4*300)), needing("now", "", queueOf("CRITICAL", "m", 1, 300))},
+			[]int{3}, []int{5},
+		},
+		"JobsWithSlackThatRunningWorkersDoNotStartBootOthers": {
+			[]poolState{costing(models.CapacitySpot, 1, poolOf(0, 9, "m", busy, busy))},
+			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 7, 7*300))},
+			[]int{5}, []int{7},
+		},
 		"JobsWithSlackBootNoSpotWorkersThatCostMoreThanOnDemand": {
 			[]poolState{costing(models.CapacitySpot, 3, poolOf(0, 9, "m", idle)), costing(models.CapacityOnDemand, 2, poolOf(0, 9, "m"))},
 			[]backlog.QueueDemand{needing("cheap", "", queueOf("CRITICAL", "m", 4, 4))},

@@ -231,7 +231,7 @@ func (s *Pools) Pause(ctx context.Context, p jobs.Principal, id models.PoolID) (
 		if err := capacity.SetDesired(ctx, tx, id, 0); err != nil {
 			return err
 		}
-		if drained, err = capacity.DrainPool(ctx, tx, id, lease.LeavesPaused); err != nil {
+		if drained, err = capacity.DrainPool(ctx, tx, id, models.LeavesPaused); err != nil {
 			return err
 		}
 		return p.Audit(ctx, tx, "pausePool", string(id), jobs.Payload{"name": pool.Name, "draining": len(drained)})

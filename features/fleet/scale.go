@@ -205,7 +205,7 @@ func drainIdle(ctx context.Context, tx bun.Tx, decisions []*decision) (map[model
 	slices.Sort(ids)
 	drained := map[models.WorkerID]bool{}
 	for _, id := range ids {
-		reason := lo.Ternary(dear[id], lease.LeavesDear, lease.LeavesFewer)
+		reason := lo.Ternary(dear[id], models.LeavesDear, models.LeavesFewer)
 		ok, err := capacity.DrainIdleWorker(ctx, tx, id, reason, dear[id])
 		if err != nil {
 			return nil, fmt.Errorf("drain worker %s: %w", id, err)

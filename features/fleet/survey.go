@@ -262,7 +262,7 @@ func (s *Scaler) unneeded(ctx context.Context, l *listing, instances []Instance)
 		return idle, nil
 	}
 	// The rows were read before the machines were listed, so newer rows may exist.
-	kept, over, err := models.ListKeptInstances(ctx, s.DB, l.pool.Provider, unknown, lease.Deliberate(), clearGrace)
+	kept, over, err := models.ListKeptInstances(ctx, s.DB, l.pool.Provider, unknown, models.Deliberate(), clearGrace)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
@@ -399,6 +400,7 @@ func TestAnswersInParts(t *testing.T) {
 	t.Run("LetThePoolGrowByTwiceAsManyEachTime", func(t *testing.T) {
 		t.Parallel()
 		s, scaler, provider, pool := scaled(t, 30, 30)
+		bootedBefore(t, s, pool)
 		provider.Room = 4
 		require.NoError(t, scaler.Scale(t.Context()))
 		provider.Room = 1000
@@ -451,6 +453,7 @@ func TestAnswersInParts(t *testing.T) {
 	t.Run("LeaveNoLimitOnceAnOperatorResumesThePool", func(t *testing.T) {
 		t.Parallel()
 		s, scaler, provider, pool := scaled(t, 12, 40)
+		bootedBefore(t, s, pool)
 		provider.Room = 5
 		require.NoError(t, scaler.Scale(t.Context()))
 		provider.Room = 0
@@ -461,4 +464,14 @@ func TestAnswersInParts(t *testing.T) {
 
 		require.Equal(t, 12, provider.Started)
 	})
+}
+
+// bootedBefore records that a worker of a pool has booted and left.
+func bootedBefore(t *testing.T, s *jobstest.Stack, pool *capacity.Pool) {
+	t.Helper()
+	s.Exec(t, `INSERT INTO workers (id, pool_id, provider, provider_instance_id, status, gpu_type, region, capacity_class, models,
+			created_at, registered_at, ended_at, drain_reason, last_heartbeat_at)
+		SELECT gen_random_uuid(), id, provider, 'before', 'TERMINATED', gpu_type, region, capacity_class, models,
+			now() - interval '1 h', now() - interval '59 min', now() - interval '50 min', ?, now() - interval '50 min' FROM pools WHERE id = ?`,
+		models.LeavesFewer, pool.ID)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -178,6 +179,24 @@ func TestPaid(t *testing.T) {
 		}
 	}
 	require.NotZero(t, jobs)
+
+	// Machine by machine it is the same bill.
+	for _, pool := range []string{"spot", "sure"} {
+		id, err := capacity.FindPoolID(t.Context(), db, pool)
+		require.NoError(t, err)
+		machines, err := capacity.ListBilledMachines(t.Context(), db, capacity.MachineFilter{PoolID: id}, capacity.MachineMark{}, 100)
+		require.NoError(t, err)
+		require.Len(t, machines, 30)
+		var sum, of models.PaidSum
+		for _, m := range machines {
+			sum = models.PaidSum{Seconds: sum.Seconds + m.PaidSeconds, USD: sum.USD + m.CostUSD}
+		}
+		for _, class := range want[pool] {
+			of = models.PaidSum{Seconds: of.Seconds + class.Seconds, USD: of.USD + class.USD}
+		}
+		require.InDelta(t, of.Seconds, sum.Seconds, 0.01, pool)
+		require.InDelta(t, of.USD, sum.USD, 0.001, pool)
+	}
 
 	// The history says the same, and so do the counters.
 	recordAll(t, db)

@@ -8,7 +8,6 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/estimate"
-	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
@@ -164,7 +163,7 @@ func compute(ctx context.Context, db bun.IDB, from, to time.Time) (*models.Histo
 	if found.Jobs, err = models.CountHistoryJobs(ctx, db, from, to); err != nil {
 		return nil, fmt.Errorf("count what happened to jobs: %w", err)
 	}
-	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, lease.Deliberate(), lease.LeavesPreempted); err != nil {
+	if found.Pools, err = models.CountHistoryPools(ctx, db, from, to, models.Deliberate(), models.LeavesPreempted); err != nil {
 		return nil, fmt.Errorf("count what happened in pools: %w", err)
 	}
 	found.Pools = mergePools(found.Pools)

@@ -74,7 +74,7 @@ func (r *Fleet) WorkerGroups(ctx context.Context) ([]*models.WorkerGroup, error)
 // worst first, at most 20. What operators, the scaler and preemptions ended does not count. Drills do
 // not make a host worse.
 func (r *Fleet) EatingHosts(ctx context.Context) ([]*capacity.EatingHost, error) {
-	found, err := capacity.ListEatingHosts(ctx, r.db, hostWindow, lease.Deliberate(), r.drills(), hostsRanked)
+	found, err := capacity.ListEatingHosts(ctx, r.db, hostWindow, models.Deliberate(), r.drills(), hostsRanked)
 	return found, apierror.Wrap(err, "rank hosts by lost attempts")
 }
 
@@ -95,8 +95,8 @@ func (r *Fleet) drills() []string {
 // Reclamations returns the reclamations of spot machines within the last 24 hours, of one pool or of
 // all if it is empty, newest first, at most 50.
 func (r *Fleet) Reclamations(ctx context.Context, pool models.PoolID) ([]*capacity.Reclamation, error) {
-	asked := slices.DeleteFunc(lease.Deliberate(), func(reason string) bool { return reason == lease.LeavesPreempted })
-	found, err := capacity.ListReclamations(ctx, r.db, pool, hostWindow, reclamationQuiet, asked, lease.LeavesPreempted, reclamationsListed)
+	asked := slices.DeleteFunc(models.Deliberate(), func(reason string) bool { return reason == models.LeavesPreempted })
+	found, err := capacity.ListReclamations(ctx, r.db, pool, hostWindow, reclamationQuiet, asked, models.LeavesPreempted, reclamationsListed)
 	return found, apierror.Wrap(err, "list reclamations")
 }
 

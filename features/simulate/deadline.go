@@ -56,14 +56,19 @@ func (s *sim) require(j *job) {
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	times := estimate.NewRenderTimes(s.rounds.known)
-	render := j.kind.estimate * times.Ratio(j.kind.Kind, "") * (1 + times.Margin(j.kind.Kind)) * j.left / j.work
-	until := change.SlackUntil(clock(j.finishBy), seconds(render), seconds(s.safeBoot(j)+s.Machines.Load.Median)).Sub(epoch).Seconds()
+	mean := j.kind.estimate * times.Ratio(j.kind.Kind, "") * j.left / j.work
+	slow, start := seconds(mean*(1+times.Margin(j.kind.Kind))), seconds(s.safeBoot(j)+s.Machines.Load.Median)
+	until := change.SlackUntil(clock(j.finishBy), slow, start).Sub(epoch).Seconds()
 	switch {
 	case j.finishBy <= s.now:
 		j.needs = needsNothing
 		return
 	case until <= s.now:
 		j.needs = s.possible(j, needsSafeNow, needsNow, (*pool).free)
+		spot := s.survivals(j)
+		if len(spot) > 0 && change.Bearable(change.Risk(spot, seconds(mean), slow, start, seconds(j.finishBy-s.now))) {
+			j.needs = needsNow
+		}
 		until = min(s.now+recheck, j.finishBy)
 	default:
 		j.needs = s.possible(j, needsCheap, needsNothing, func(p *pool, _ time.Time) bool { return p.MaxWorkers > 0 })
@@ -82,6 +87,23 @@ func (s *sim) require(j *job) {
 		s.dirty()
 		s.dispatch()
 	})
+}
+
+// survivals returns how long the workers of the spot pools live that can run a job.
+func (s *sim) survivals(j *job) (found []estimate.Survival) {
+	for _, p := range s.pools {
+		if p.CapacityClass != models.CapacitySpot || !p.serves[classOf(j.kind.model, needsNow)] {
+			continue
+		}
+		lives := slices.Clone(p.lives)
+		for _, w := range p.workers {
+			if w.Status != models.WorkerBooting {
+				lives = append(lives, estimate.Life{Lived: clock(s.now).Sub(w.RegisteredAt)})
+			}
+		}
+		found = append(found, estimate.NewSurvival(lives[max(len(lives)-estimate.NewestLives, 0):]))
+	}
+	return found
 }
 
 // free reports whether a worker of the pool is idle or can be booted now.

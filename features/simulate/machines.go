@@ -155,6 +155,7 @@ func (s *sim) booted(w *worker, inTime bool) {
 	}
 	fleet.BootStarted(w.pool.Pool)
 	s.charge(w, classBoot, s.now-w.born)
+	w.RegisteredAt = clock(s.now)
 	w.pool.boots = append(w.pool.boots, s.now-w.born)
 	if w.noticed {
 		w.Status, w.since = models.WorkerDraining, s.now
@@ -209,6 +210,10 @@ func (s *sim) retire(w *worker) {
 // bury removes a worker from its pool and adds its cost.
 func (s *sim) bury(w *worker) {
 	p := w.pool
+	if !w.RegisteredAt.IsZero() {
+		p.lives = append(p.lives, estimate.Life{Lived: clock(s.now).Sub(w.RegisteredAt), Taken: w.taken})
+		p.lives = p.lives[max(len(p.lives)-estimate.NewestLives, 0):]
+	}
 	i := slices.Index(p.workers, w)
 	p.workers = slices.Delete(p.workers, i, i+1)
 	delete(s.byID, w.ID)
@@ -224,6 +229,7 @@ func (s *sim) preempt(w *worker, notice float64) {
 		return
 	}
 	s.result.Preemptions++
+	w.taken = true
 	s.past.preempted(w.pool.Region, s.now)
 	if notice == 0 {
 		s.vanish(w)

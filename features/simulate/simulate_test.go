@@ -277,7 +277,7 @@ func TestShipped(t *testing.T) {
 			require.Equal(t, patient.Jobs, patient.Completed)
 		}
 	}
-	require.Len(t, all, 11)
+	require.Len(t, all, 12)
 }
 
 func TestRead(t *testing.T) {
@@ -398,19 +398,22 @@ scaling: { spotPercent: 100, reservePercent: 0, forecast: false }
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 
-	// 100 s of render, a tenth of that, 125 s until a machine has booted and loaded, and 2 minutes: the
-	// slack of the job that arrives at 100 s ends at 465. A round of the scaler later a machine boots for 10 s.
+	// 100 s of render, a tenth of that, 125 s until a machine has booted and loaded, and 4 minutes: the
+	// slack of the job that arrives at 100 s ends at 345. A round of the scaler later a machine boots for 10 s.
 	r := run(t, deadlines(t, "[0]", 0.2, "", 100))
-	require.Equal(t, Quantiles{N: 1, P50: 376, P95: 376, P99: 376, Max: 376}, r.Lanes[0].Wait)
+	require.Equal(t, Quantiles{N: 1, P50: 256, P95: 256, P99: 256, Max: 256}, r.Lanes[0].Wait)
 	require.Equal(t, &Deadlines{Jobs: 1, Met: 1}, r.Deadlines)
 	r = run(t, deadlines(t, "[0]", 0.2, "anywhere: true", 100))
 	require.InDelta(t, 12, r.Lanes[0].Wait.Max, 1e-9, "it boots once the provider has refused a spot machine")
 	r = run(t, deadlines(t, "[0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]", 0.2, "", 100))
 	require.Less(t, r.Lanes[0].Wait.Max, 300.0, "it waits for a spot machine")
 	require.Less(t, r.CostUSD, 0.5)
+	r = run(t, deadlines(t, "[9]", 0.2, "", 100, 101, 102))
+	require.Less(t, r.Lanes[0].Wait.Max, 20.0)
+	require.Less(t, r.CostUSD, 0.5, "spot machines have not been taken away yet")
 	r = run(t, deadlines(t, "[0]", 0.02, "", 100))
 	require.Equal(t, 0, r.Deadlines.Met)
-	require.InDelta(t, 100+11+105-172, r.Deadlines.LatestSeconds, 1e-9)
+	require.InDelta(t, 100+12+105-172, r.Deadlines.LatestSeconds, 1e-9)
 }
 
 func TestClairvoyant(t *testing.T) {

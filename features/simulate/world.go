@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
@@ -69,9 +70,10 @@ type pool struct {
 	loads   []float64                  // the last loads, in seconds
 	stay    float64                    // how long idle workers stay, in seconds
 	trace   *Trace
-	first   float64 // price per hour, before it changes
-	down    int     // number of its current outages and stockouts
-	ending  int     // machines without a worker that are still paid for
+	first   float64         // price per hour, before it changes
+	down    int             // number of its current outages and stockouts
+	lives   []estimate.Life // of its newest workers that have ended
+	ending  int             // machines without a worker that are still paid for
 	// priceSince and priceSum integrate the price: one machine from the beginning to
 	// priceSince costs priceSum.
 	priceSince, priceSum float64
@@ -93,6 +95,7 @@ type worker struct {
 	loaded   int     // the model in its memory, or -1
 	attempt  *attempt
 	noticed  bool
+	taken    bool // it was preempted
 	leaves   bool // it leaves when its job ends
 	charged  float64
 }

@@ -39,3 +39,12 @@ func DeadlineOf(d *estimate.Deadline) *Deadline {
 	}
 	return &Deadline{d.FinishBy.UTC(), d.Feasible, KnownTime(d.EarliestFinish)}
 }
+
+// Steady returns the deadline without the earliest finish, which moves with the clock: the rest of it
+// changes only if something happens.
+func (d *Deadline) Steady() *Deadline {
+	if d == nil {
+		return nil
+	}
+	return &Deadline{FinishBy: d.FinishBy, Feasible: d.Feasible}
+}

@@ -83,14 +83,19 @@ func (l List) Read(cursor string) (mark string, err error) {
 	if mark = string(raw[len(cursorVersion)+digestBytes:]); l.Cursor(mark) != cursor {
 		return "", errOtherList
 	}
-	if l.kind != EventKind && models.IDKind(mark) != l.kind {
+	if l.kind != EventKind && l.kind != MachineKind && models.IDKind(mark) != l.kind {
 		return "", ErrCursor
 	}
 	return mark, nil
 }
 
-// EventKind is the kind of a job's events, whose marks are their numbers.
-const EventKind = "event"
+// The kinds of items without ids of their own. Their lists check the marks.
+const (
+	// EventKind is that of a job's events, whose marks are their numbers.
+	EventKind = "event"
+	// MachineKind is that of the machines of the ledger.
+	MachineKind = "machine"
+)
 
 var (
 	ErrCursor    = apierror.Invalid("after", "The cursor is not valid: send the endCursor of the previous page.")

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
@@ -200,7 +199,7 @@ func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass
 // takenAway reports whether the end of an attempt with this class was a preemption, which neither
 // Reelay nor an operator caused.
 func (h *lockedLease) takenAway(class models.FailureClass) bool {
-	if reason := h.worker.DrainReason; reason != LeavesPreempted && slices.Contains(deliberate, reason) {
+	if reason := h.worker.DrainReason; reason != models.LeavesPreempted && models.IsDeliberate(reason) {
 		return false
 	}
 	return class == models.FailPreempted || class == models.FailWorkerLost && h.worker.CapacityClass == models.CapacitySpot

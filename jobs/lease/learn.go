@@ -65,7 +65,7 @@ func (l *Learner) Learn(ctx context.Context) (int, error) {
 		if err := models.CountArrivalHours(ctx, tx, since, until); err != nil {
 			return fmt.Errorf("count arrivals by hour: %w", err)
 		}
-		if err := models.CountCheckpoints(ctx, tx, since, until, checkpoints.Fade, checkpoints.NewestSaves, deliberate); err != nil {
+		if err := models.CountCheckpoints(ctx, tx, since, until, checkpoints.Fade, checkpoints.NewestSaves, models.Deliberate()); err != nil {
 			return fmt.Errorf("count checkpoints and losses: %w", err)
 		}
 		if err := models.CountModelLoads(ctx, tx, since, until, estimate.NewestLoads); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
@@ -34,25 +33,6 @@ const (
 	// It is longer than the wait of a lease call.
 	massSilence = 45 * time.Second
 )
-
-// The reasons for which Reelay, its agents and operators drain or end workers.
-const (
-	LeavesFewer      = "the pool needs fewer workers"
-	LeavesDear       = "the pool costs more than its maxPricePerHourUsd"
-	LeavesPaused     = "its pool is paused"
-	LeavesIdle       = "it had no job (--exit-when-idle)" // as the agent says it
-	LeavesDrained    = "an operator asked for it"
-	LeavesPreempted  = "an operator preempted its machine"
-	LeavesTerminated = "an operator ended its worker"
-)
-
-// deliberate lists these reasons. The end of an attempt for one of them says nothing about the
-// capacity.
-var deliberate = []string{LeavesFewer, LeavesDear, LeavesPaused, LeavesIdle, LeavesDrained, LeavesPreempted, LeavesTerminated}
-
-// Deliberate returns the reasons for which Reelay and operators drain or end workers. An attempt
-// that ended for one of them was not preempted.
-func Deliberate() []string { return slices.Clone(deliberate) }
 
 // endUnfenced ends a live attempt without its worker's token, because it was reaped, or its worker
 // was terminated or registered again. It requeues the job, or cancels it if that was requested. A

@@ -5,7 +5,6 @@ import (
 
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -25,9 +24,9 @@ func TestObserveAttempts(t *testing.T) {
 	}
 
 	release()
-	s.Exec(t, "UPDATE workers SET drain_reason = ?", lease.LeavesFewer)
+	s.Exec(t, "UPDATE workers SET drain_reason = ?", models.LeavesFewer)
 	release()
-	s.Exec(t, "UPDATE workers SET drain_reason = ?", lease.LeavesIdle)
+	s.Exec(t, "UPDATE workers SET drain_reason = ?", models.LeavesIdle)
 	release()
 	s.Exec(t, "UPDATE workers SET drain_reason = NULL")
 	_, fence := s.Lease(t, worker)

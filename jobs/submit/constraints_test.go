@@ -192,6 +192,40 @@ func TestFinishBy(t *testing.T) {
 		require.Equal(t, []any{models.Needs(""), time.Time{}}, []any{again.Needs, again.SlackUntil}, "a new run begins anywhere")
 	})
 
+	t.Run("StaysOnSpotCapacityIfItsLossHardlyMatters", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		pool := jobstest.AddPool(t, s, 0, 2)
+		s.Exec(t, "UPDATE pools SET capacity_class = 'SPOT', price_per_hour_usd = 1 WHERE id = ?", pool.ID)
+		costs(t, s, "safe", models.CapacityOnDemand, 2)
+		// The render takes 30 minutes, and it has 33.
+		job := jobstest.SubmitWith(t, s, func(in *submit.Submission) { in.FinishBy = new(time.Now().Add(time.Hour)) })
+		s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 1800")
+		look := func() models.Needs {
+			s.Exec(t, "UPDATE jobs SET slack_until = now(), finish_by = now() + interval '33 min'")
+			n, err := s.Releaser.Slack(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			return s.Reload(t, job.ID).Needs
+		}
+		lives := func(n int, lived string, drained any) {
+			s.Exec(t, `INSERT INTO workers (id, pool_id, provider, provider_instance_id, status, gpu_type, region, capacity_class, models,
+					price_per_hour_usd, created_at, registered_at, ended_at, drain_reason, last_heartbeat_at)
+				SELECT gen_random_uuid(), ?, 'fake', 'vm-' || i || ?, 'TERMINATED', 'any', 'here', 'SPOT', ARRAY['testcard'],
+					1, now() - ?::interval, now() - ?::interval, now(), ?, now() FROM generate_series(1, ?) i`, pool.ID, lived, lived, lived, drained, n)
+		}
+		require.Equal(t, models.Needs("on-demand,now"), look(), "nothing is known of its spot workers")
+		lives(99, "10 h", models.LeavesFewer)
+		require.Equal(t, models.Needs("now"), look(), "they live long")
+		lives(60, "5 min", nil)
+		require.Equal(t, models.Needs("on-demand,now"), look(), "they are taken away soon")
+		s.Exec(t, "UPDATE jobs SET estimated_gpu_seconds = 10")
+		require.Equal(t, models.Needs("cheap"), look(), "it has slack")
+		s.Exec(t, "UPDATE jobs SET max_preemptions = 0, estimated_gpu_seconds = 1800")
+		s.Exec(t, "DELETE FROM workers WHERE drain_reason IS NULL AND pool_id = ?", pool.ID)
+		require.Equal(t, models.Needs("on-demand,now"), look(), "it may lose no worker")
+	})
+
 	t.Run("IsLookedAtWhenTheJobEntersItsQueue", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)
@@ -273,7 +307,7 @@ func TestFinishBy(t *testing.T) {
 }
 
 // slackReserve is what a start takes.
-const slackReserve = 2 * time.Minute
+const slackReserve = 4 * time.Minute
 
 // TestBearTogether lets workers of both classes take, lose and complete jobs that bear
 // different things, all at once.

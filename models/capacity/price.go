@@ -145,13 +145,15 @@ func ListPrices(ctx context.Context, db bun.IDB, pools []models.PoolID, back tim
 	return found, err
 }
 
-// DeleteOldPrices removes up to limit prices that no longer held so long ago, and returns how many.
+// DeleteOldPrices removes up to limit prices that no longer held so long ago, and returns how many. Those
+// at which a machine of the ledger was paid for stay with it.
 func DeleteOldPrices(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (int, error) {
 	return postgres.Affected(tx.NewRaw(`
 		DELETE FROM pool_prices WHERE (pool_id, since) IN (
-			SELECT pool_id, since FROM pool_prices p
-			WHERE since < (SELECT clock_timestamp()) - make_interval(secs => ?0)
-				AND EXISTS (SELECT FROM pool_prices n WHERE n.pool_id = p.pool_id AND n.since > p.since
-					AND n.since < (SELECT clock_timestamp()) - make_interval(secs => ?0))
+			SELECT old.pool_id, old.since FROM pools p
+			CROSS JOIN LATERAL (
+				SELECT least((SELECT clock_timestamp()) - make_interval(secs => ?0), min(asked_at)) AS at FROM machines WHERE pool_id = p.id) needed
+			CROSS JOIN LATERAL (SELECT max(since) AS since FROM pool_prices WHERE pool_id = p.id AND since <= needed.at) held
+			JOIN pool_prices old ON old.pool_id = p.id AND old.since < held.since
 			LIMIT ?1)`, age.Seconds(), limit).Exec(ctx))
 }

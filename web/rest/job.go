@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/samber/lo"
 )
 
 // jobRequest submits a job of any type.
@@ -74,6 +75,7 @@ type jobView struct {
 	RequireRegion  bool           `json:"require_region,omitempty" doc:"True if the job runs only in its region."`
 	DependsOn      []models.JobID `json:"depends_on,omitempty" nullable:"false" doc:"The jobs that must be completed before this one starts."`
 	wire.ConstraintState
+	Deadline *wire.Deadline `json:"deadline,omitempty" doc:"What is expected of finish_by, as things are now. Only of a job with finish_by that has not ended."`
 	wire.Given
 	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
 	Draft     *wire.Draft    `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
@@ -303,17 +305,23 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobView, strin
 	if err != nil {
 		return nil, "", err
 	}
-	shown, etag, err := s.viewOutcome(ctx, job)
+	deadlines, err := s.deadlines(ctx, []*models.Job{job})
 	if err != nil {
 		return nil, "", err
 	}
+	shown, etag, err := s.viewOutcome(ctx, job, deadlines[job.ID].Steady())
+	if err != nil {
+		return nil, "", err
+	}
+	shown.Deadline = deadlines[job.ID]
 	etag, err = shown.showInputs(inputs[job.ID], etag)
 	return shown, etag, err
 }
 
 // viewOutcome returns the view of a job without its inputs, and its ETag.
-func (s *service) viewOutcome(ctx context.Context, job *models.Job) (shown *jobView, etag string, err error) {
+func (s *service) viewOutcome(ctx context.Context, job *models.Job, deadline *wire.Deadline) (shown *jobView, etag string, err error) {
 	shown = view(job)
+	shown.Deadline = deadline
 	if shown.DependsOn, err = s.parents(ctx, job); err != nil {
 		return nil, "", err
 	}
@@ -349,6 +357,25 @@ func view(job *models.Job) *jobView {
 		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: wire.KnownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
 		Inputs: []jobInputView{}, ConstraintState: wire.ConstraintStateOf(job), Given: wire.GivenOf(job),
 	}
+}
+
+// deadlines returns what is expected of the deadlines of those of the jobs that have one and have not
+// ended. It takes the same few statements for any number of them, and none for no such job.
+func (s *service) deadlines(ctx context.Context, rows []*models.Job) (map[models.JobID]*wire.Deadline, error) {
+	pressed := lo.Filter(rows, func(j *models.Job, _ int) bool { return !j.FinishBy.IsZero() && !j.Status.Terminal() })
+	if len(pressed) == 0 {
+		return nil, nil
+	}
+	edges, err := s.Reads.Jobs.Of(callerOf(ctx).Principal, pressed...)
+	if err != nil {
+		return nil, err
+	}
+	estimates, err := edges.Estimates(ctx)
+	found := make(map[models.JobID]*wire.Deadline, len(estimates))
+	for id, e := range estimates {
+		found[id] = wire.DeadlineOf(e.Deadline)
+	}
+	return found, err
 }
 
 // parents returns the jobs that a job depends on.

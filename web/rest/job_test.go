@@ -72,6 +72,38 @@ func TestCreateJob(t *testing.T) {
 		require.Equal(t, models.TierCritical, a.Reload(t, models.JobID(got.body["job_id"].(string))).Tier)
 	})
 
+	t.Run("SaysWhatIsExpectedOfItsDeadline", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Worker(t, "one")
+		require.NoError(t, a.Estimates.Pass(t.Context()))
+		soon := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
+		for _, finishBy := range []time.Time{soon, soon.Add(24 * time.Hour)} {
+			got := a.post(t, work, map[string]any{"finish_by": finishBy, "payload": map[string]any{"prompt": "x", "durationSeconds": 60}})
+			require.Equal(t, http.StatusCreated, got.status, got.raw)
+		}
+		a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}})
+
+		listed := a.get(t, work).body["jobs"].([]any)
+
+		require.Len(t, listed, 3)
+		require.NotContains(t, listed[0], "deadline")
+		for i, feasible := range map[int]bool{1: true, 2: false} {
+			job := listed[i].(map[string]any)
+			deadline := job["deadline"].(map[string]any)
+			require.Equal(t, feasible, deadline["feasible"])
+			require.Equal(t, job["finish_by"], deadline["finish_by"])
+			earliest, err := time.Parse(time.RFC3339, deadline["earliest_finish"].(string))
+			require.NoError(t, err)
+			require.True(t, earliest.After(soon))
+			path := work + "/" + job["job_id"].(string)
+			one := a.get(t, path)
+			require.Equal(t, feasible, one.body["deadline"].(map[string]any)["feasible"])
+			require.Equal(t, one.header.Get("ETag"), a.get(t, path).header.Get("ETag"), "it does not move with the clock")
+		}
+	})
+
 	t.Run("NamesTheInvalidField", func(t *testing.T) {
 		t.Parallel()
 

@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 )
 
@@ -121,6 +122,8 @@ var paramLimits = map[string]node{
 	"status":         oneOrMore(models.JobStatuses),
 	"tier":           oneOrMore(models.Tiers),
 	"listJobs.after": cursor, "listVideos.after": cursor, "listChanges.after": cursor,
+	"listMachines.after": cursor, "listMachines.pool": printable(0, text.MaxName), "listMachines.instance_id": printable(0, text.MaxName),
+	"listMachines.state":   oneOrMore(capacity.MachineStates),
 	"listWorkflows.name":   printable(0, workflow.MaxName),
 	"listWorkflows.status": oneOrMore(models.WorkflowStatuses),
 	// HTTP has no encoding for other characters in headers.

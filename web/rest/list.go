@@ -134,6 +134,10 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	if err != nil {
 		return nil, err
 	}
+	deadlines, err := s.deadlines(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	summaryOf := map[models.JobID]*wire.Summary{}
 	for _, summary := range summaries {
 		summaryOf[summary.JobID] = summary
@@ -141,6 +145,7 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	views := make([]*jobView, len(rows))
 	for i, job := range rows {
 		views[i] = view(job)
+		views[i].Deadline = deadlines[job.ID]
 		if files := inputs[job.ID]; len(files) > 0 {
 			views[i].Inputs = files
 		}

@@ -86,6 +86,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerAttention(api)
 	s.registerChanges(api)
 	s.registerPools(api)
+	s.registerMachines(api)
 	s.registerDrafts(api)
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
 		if !slices.Contains(requests, name) {

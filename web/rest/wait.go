@@ -85,9 +85,7 @@ func tag(s wire.Summary, more ...any) (string, error) {
 		hour = 0
 	}
 	s.ResultURL, s.ThumbnailURL, s.PreviewURL = nil, nil, nil
-	if s.Deadline != nil { // the earliest finish moves with the clock
-		s.Deadline = &wire.Deadline{FinishBy: s.Deadline.FinishBy, Feasible: s.Deadline.Feasible}
-	}
+	s.Deadline = s.Deadline.Steady()
 	raw, err := json.Marshal([]any{s, hour, more})
 	sum := sha256.Sum256(raw)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, err

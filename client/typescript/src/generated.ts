@@ -604,6 +604,29 @@ export type CapacityClass =
   | 'SPOT'
   | 'ON_DEMAND';
 
+/** The state of a machine follows from its times. */
+export type MachineState =
+  /** The provider was asked for it, and has not confirmed it yet. */
+  | 'ASKED'
+  /** The provider has confirmed it. None of its workers has registered yet. */
+  | 'BOOTING'
+  /** A worker has registered from it. */
+  | 'RUNNING'
+  /** Its deletion was asked for. */
+  | 'ENDING'
+  /** The provider's lists lack it, or say that it has ended. Reelay did not end it, and is not certain yet that it is gone. */
+  | 'MISSING'
+  /** It does not exist any more, or was never made: then createdAt is null. */
+  | 'GONE';
+
+export type MachineFilter = {
+  /** A pool, by id or name. A deleted pool has only its id. */
+  poolId?: InputMaybe<Scalars['ID']['input']>;
+  states?: InputMaybe<Array<MachineState>>;
+  /** The provider's name of a machine. */
+  instanceId?: InputMaybe<Scalars['String']['input']>;
+};
+
 export type RegisterWorkerInput = {
   provider: Scalars['String']['input'];
   providerInstanceId: Scalars['String']['input'];

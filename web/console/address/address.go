@@ -14,6 +14,11 @@ import (
 // Pool returns the address of a pool's page.
 func Pool(id models.PoolID) templ.SafeURL { return templ.SafeURL("/pools/" + string(id)) }
 
+// Machine returns the address of the ledger's row of a machine, by the provider's name of it.
+func Machine(instance string) templ.SafeURL {
+	return templ.SafeURL("/pools/machines?instance=" + url.QueryEscape(instance))
+}
+
 // WorkerName names a worker in a link to its page.
 func WorkerName(w *models.Worker) string {
 	return cmp.Or(ui.Upright(w.Name()), ui.Short(string(w.ID)))

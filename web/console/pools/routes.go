@@ -28,6 +28,8 @@ func Routes(pages *shell.Shell, config Config) []shell.Route {
 		{Pattern: "GET /pools/live", Serve: c.poolListLive},
 		{Pattern: "GET /pools/new", Serve: c.poolNew},
 		{Pattern: "POST /pools/new", Serve: c.poolCreate, Back: "/pools/new"},
+		{Pattern: "GET " + machinesPath, Serve: c.machineList},
+		{Pattern: "GET " + machinesPath + "/live", Serve: c.machineListLive},
 		{Pattern: "GET /pools/{id}", Serve: c.poolShow},
 		{Pattern: "GET /pools/{id}/live", Serve: c.poolShowLive},
 		{Pattern: "GET /pools/{id}/edit", Serve: c.poolEdit, Back: "/pools/{id}"},

@@ -44,6 +44,8 @@ type poolShow struct {
 	// Past is the history of the last day, oldest first.
 	Past    []*history.Figures
 	Workers *workers.List
+	// Machines are the newest of the ledger.
+	Machines []*capacity.BilledMachine
 	// Reclamations are what the provider took of the pool in the last 24 hours.
 	Reclamations []*capacity.Reclamation
 	// Prices is what a worker cost in the last hours, oldest first.
@@ -116,6 +118,11 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 	if v.Reclamations, err = c.Reads.Fleet.Reclamations(ctx, id); err != nil {
 		return nil, err
 	}
+	machines, err := c.Reads.Fleet.Machines(ctx, p, capacity.MachineFilter{PoolID: id}, paging.Request{First: machinesListed})
+	if err != nil {
+		return nil, err
+	}
+	v.Machines = machines.Items
 	page, err := c.Reads.Fleet.Workers(ctx, models.WorkerFilter{PoolID: id, Status: workers.Present}, paging.Request{First: workers.ListSize})
 	if err != nil {
 		return nil, err

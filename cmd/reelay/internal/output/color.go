@@ -26,9 +26,9 @@ func init() {
 		Green: "completed succeeded delivered idle available enabled good active ok done redriven",
 		Cyan:  "running busy assigned completing leased pending open booting",
 		Yellow: "scheduled blocked draining paused disabled quarantined degraded warning price_limit refused too closed will in released " +
-			"cancelling",
+			"cancelling asked ending missing",
 		Red: "failed lost critical error given expired dead firing",
-		Dim: "cancelled terminated deleted revoked discarded resolved retried no -",
+		Dim: "cancelled terminated gone deleted revoked discarded resolved retried no -",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			states[word] = color

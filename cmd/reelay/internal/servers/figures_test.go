@@ -17,7 +17,6 @@ import (
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/jobstest"
-	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/web/ui"
@@ -86,7 +85,7 @@ func seedFigures(t *testing.T, s *strained) {
 		b.Index().Lose() // the jobs are in the index of the other stack
 		_, fence := b.Lease(t, worker)
 		if drilled {
-			b.Exec(t, "UPDATE workers SET drain_reason = ? WHERE id = ?", lease.LeavesPreempted, worker.WorkerID)
+			b.Exec(t, "UPDATE workers SET drain_reason = ? WHERE id = ?", models.LeavesPreempted, worker.WorkerID)
 		}
 		_, err := b.Attempts.Release(t.Context(), worker, fence, models.FailPreempted)
 		require.NoError(t, err)

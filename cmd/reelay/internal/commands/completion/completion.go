@@ -146,6 +146,8 @@ func AddTo(cmd *cobra.Command) {
 			complete = connect.Choices(client.AllWorkerStatus)
 		case f.Name == "status":
 			complete = connect.Choices(client.AllJobStatus)
+		case f.Name == "state" && cmd.Name() == "machines":
+			complete = connect.Choices(client.AllMachineState)
 		case f.Name == "to" && cmd.Name() == "deliveries":
 			complete = completeIDs("whk")
 		case f.Name == "after" && cmd.Name() != "submit" && cmd.Name() != "draft" && cmd.Name() != "estimate":
