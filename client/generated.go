@@ -1910,6 +1910,9 @@ type JobHistory struct {
 	DependsOn []Dependency `json:"dependsOn"`
 	// All reasons why the job waits, the most important first. Empty once it runs.
 	WaitingFor []WaitingReason `json:"waitingFor"`
+	// Where workers can run the job now, the preferred place first, with what it costs there. Null unless the caller is an
+	// operator or a viewer, and once the job has ended.
+	Placements []Placement `json:"placements"`
 	// Estimated seconds until a worker starts the job. Null once one has, or if unknown.
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
 	// Estimated time of completion. Null once the job has ended, or if unknown.
@@ -1958,6 +1961,8 @@ type __premarshalJobHistory struct {
 	DependsOn []Dependency `json:"dependsOn"`
 
 	WaitingFor []WaitingReason `json:"waitingFor"`
+
+	Placements []Placement `json:"placements"`
 
 	EstimatedWaitSeconds *float64 `json:"estimatedWaitSeconds"`
 
@@ -2071,6 +2076,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.Account = v.Account
 	retval.DependsOn = v.DependsOn
 	retval.WaitingFor = v.WaitingFor
+	retval.Placements = v.Placements
 	retval.EstimatedWaitSeconds = v.EstimatedWaitSeconds
 	retval.EstimatedCompletionAt = v.EstimatedCompletionAt
 	retval.Deadline = v.Deadline
@@ -3018,6 +3024,31 @@ var AllPhase = []Phase{
 	PhaseEncoding,
 	PhaseUploading,
 	PhaseDone,
+}
+
+// Placement includes the requested fields of the GraphQL type Placement.
+// The GraphQL type's documentation follows.
+//
+// A pool whose workers can run a job, or the workers without a pool. costUsd is pricePerHourUsd × (bootSeconds + loadSeconds + renderSeconds) / 3600.
+type Placement struct {
+	// Null for the workers without a pool, as poolName is.
+	PoolId   *string `json:"poolId"`
+	PoolName *string `json:"poolName"`
+	// How many workers are idle. Then the cost is that on the one of them on which the job costs least.
+	Idle            int     `json:"idle"`
+	PricePerHourUsd float64 `json:"pricePerHourUsd"`
+	// The median of the last boots. 0 if a worker is idle.
+	BootSeconds float64 `json:"bootSeconds"`
+	// The median of the last loads of the model, with the download of its weights. 0 if the worker has it in memory.
+	LoadSeconds   float64 `json:"loadSeconds"`
+	RenderSeconds float64 `json:"renderSeconds"`
+	CostUsd       float64 `json:"costUsd"`
+	// Why no worker takes it or boots there now, in a few words.
+	Obstacle *string `json:"obstacle"`
+	// The place that the job gets if its turn comes now.
+	Preferred bool `json:"preferred"`
+	// The job runs on a worker of it.
+	Here bool `json:"here"`
 }
 
 // Pool includes the GraphQL fields of Pool requested by the fragment Pool.
@@ -4233,9 +4264,13 @@ type WaitingJob struct {
 // One reason why a job waits. until is when it ends, if known.
 type WaitingReason struct {
 	Code WaitingCode `json:"code"`
-	// A sentence for people, such as: 14 jobs ahead in the pro lane.
-	Message string     `json:"message"`
-	Until   *time.Time `json:"until"`
+	// The cause, in a sentence for people, such as: 14 jobs ahead in the pro lane.
+	Message string `json:"message"`
+	// What follows from it for the job, in a sentence.
+	Consequence string `json:"consequence"`
+	// What would change it, in a sentence.
+	Change string     `json:"change"`
+	Until  *time.Time `json:"until"`
 	// What a machine or its provider says, if that is the cause. Null unless the caller is an operator or a viewer.
 	Cause *string `json:"cause"`
 }
@@ -4596,7 +4631,7 @@ type WorkflowNodeProgress struct {
 //
 // One reason why a job waits. until is when it ends, if known.
 type WorkflowNodeReason struct {
-	// A sentence for people, such as: 14 jobs ahead in the pro lane.
+	// The cause, in a sentence for people, such as: 14 jobs ahead in the pro lane.
 	Message string `json:"message"`
 }
 
@@ -11179,6 +11214,19 @@ query jobHistory ($id: ID!) {
 		waitingFor {
 			... WaitingReason
 		}
+		placements {
+			poolId
+			poolName
+			idle
+			pricePerHourUsd
+			bootSeconds
+			loadSeconds
+			renderSeconds
+			costUsd
+			obstacle
+			preferred
+			here
+		}
 		estimatedWaitSeconds
 		estimatedCompletionAt
 		deadline {
@@ -11273,6 +11321,8 @@ fragment Job on Job {
 fragment WaitingReason on WaitingReason {
 	code
 	message
+	consequence
+	change
 	until
 	cause
 }
@@ -11572,6 +11622,8 @@ query jobWaitingFor ($id: ID!) {
 fragment WaitingReason on WaitingReason {
 	code
 	message
+	consequence
+	change
 	until
 	cause
 }
@@ -11788,6 +11840,8 @@ fragment ListedJob on Job {
 fragment WaitingReason on WaitingReason {
 	code
 	message
+	consequence
+	change
 	until
 	cause
 }

@@ -64,6 +64,7 @@ type JobResolver interface {
 	EstimatedWaitSeconds(ctx context.Context, obj *models.Job) (*float64, error)
 	EstimatedCompletionAt(ctx context.Context, obj *models.Job) (*time.Time, error)
 	WaitingFor(ctx context.Context, obj *models.Job) ([]*query.WaitingReason, error)
+	Placements(ctx context.Context, obj *models.Job) ([]*query.Placement, error)
 	DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error)
 	Draft(ctx context.Context, obj *models.Job) (*models.Job, error)
 	Continues(ctx context.Context, obj *models.Job) (*models.Job, error)
@@ -2849,6 +2850,38 @@ func (ec *executionContext) fieldContext_Job_waitingFor(_ context.Context, field
 	return fc, nil
 }
 
+func (ec *executionContext) _Job_placements(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_placements(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().Placements(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.Placement) graphql.Marshaler {
+			return ec.marshalOPlacement2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPlacementᚄ(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_placements(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Placement(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _Job_dependsOn(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3840,6 +3873,259 @@ func (ec *executionContext) fieldContext_LiveLog_end(_ context.Context, field gr
 	return graphql.NewScalarFieldContext("LiveLog", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _Placement_poolId(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_poolId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolID(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.PoolID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐPoolID(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_poolId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, true, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_poolName(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_poolName(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PoolName(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_poolName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_idle(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_idle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Idle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_idle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_pricePerHourUsd(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_pricePerHourUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PricePerHourUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_pricePerHourUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_bootSeconds(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_bootSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.BootSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_bootSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_loadSeconds(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_loadSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LoadSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_loadSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_renderSeconds(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_renderSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.RenderSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_renderSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_costUsd(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_costUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.USD(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_costUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, true, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_obstacle(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_obstacle(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Obstacle, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_obstacle(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_preferred(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_preferred(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Preferred, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_preferred(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Placement_here(ctx context.Context, field graphql.CollectedField, obj *query.Placement) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Placement_here(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Here, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Placement_here(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Placement", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _Progress_percent(ctx context.Context, field graphql.CollectedField, obj *models.Progress) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -4435,6 +4721,52 @@ func (ec *executionContext) _WaitingReason_message(ctx context.Context, field gr
 }
 func (ec *executionContext) fieldContext_WaitingReason_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("WaitingReason", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingReason_consequence(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_consequence(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Consequence, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_consequence(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WaitingReason_change(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WaitingReason_change(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Change, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WaitingReason_change(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WaitingReason", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _WaitingReason_until(ctx context.Context, field graphql.CollectedField, obj *query.WaitingReason) (ret graphql.Marshaler) {
@@ -6639,6 +6971,44 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "placements":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_placements(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "dependsOn":
 			field := field
 
@@ -7312,6 +7682,94 @@ func (ec *executionContext) _LiveLog(ctx context.Context, sel ast.SelectionSet, 
 	return out
 }
 
+var placementImplementors = []string{"Placement"}
+
+func (ec *executionContext) _Placement(ctx context.Context, sel ast.SelectionSet, obj *query.Placement) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, placementImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Placement")
+		case "poolId":
+			out.Values[i] = ec._Placement_poolId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "poolName":
+			out.Values[i] = ec._Placement_poolName(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "idle":
+			out.Values[i] = ec._Placement_idle(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "pricePerHourUsd":
+			out.Values[i] = ec._Placement_pricePerHourUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "bootSeconds":
+			out.Values[i] = ec._Placement_bootSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "loadSeconds":
+			out.Values[i] = ec._Placement_loadSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "renderSeconds":
+			out.Values[i] = ec._Placement_renderSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "costUsd":
+			out.Values[i] = ec._Placement_costUsd(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "obstacle":
+			out.Values[i] = ec._Placement_obstacle(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "preferred":
+			out.Values[i] = ec._Placement_preferred(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "here":
+			out.Values[i] = ec._Placement_here(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var progressImplementors = []string{"Progress"}
 
 func (ec *executionContext) _Progress(ctx context.Context, sel ast.SelectionSet, obj *models.Progress) graphql.Marshaler {
@@ -7741,6 +8199,16 @@ func (ec *executionContext) _WaitingReason(ctx context.Context, sel ast.Selectio
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "consequence":
+			out.Values[i] = ec._WaitingReason_consequence(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "change":
+			out.Values[i] = ec._WaitingReason_change(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "until":
 			out.Values[i] = ec._WaitingReason_until(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -8196,6 +8664,16 @@ func (ec *executionContext) marshalNPhase2githubᚗcomᚋreelayᚋreelayᚋmodel
 	return res
 }
 
+func (ec *executionContext) marshalNPlacement2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPlacement(ctx context.Context, sel ast.SelectionSet, v *query.Placement) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Placement(ctx, sel, v)
+}
+
 func (ec *executionContext) marshalNProgress2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐProgress(ctx context.Context, sel ast.SelectionSet, v models.Progress) graphql.Marshaler {
 	return ec._Progress(ctx, sel, &v)
 }
@@ -8572,6 +9050,25 @@ func (ec *executionContext) marshalOJobTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋ
 		return graphql.Null
 	}
 	return ec._JobTime(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOPlacement2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPlacementᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.Placement) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPlacement2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPlacement(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) unmarshalORetryPolicyInput2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐRetryPolicy(ctx context.Context, v any) (*models.RetryPolicy, error) {

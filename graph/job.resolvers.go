@@ -146,6 +146,10 @@ func (r *jobResolver) WaitingFor(ctx context.Context, obj *models.Job) ([]*query
 	return pointers(reasons), err
 }
 
+func (r *jobResolver) Placements(ctx context.Context, obj *models.Job) ([]*query.Placement, error) {
+	return load(ctx).Placements.Load(ctx, obj)
+}
+
 func (r *jobResolver) DependsOn(ctx context.Context, obj *models.Job) ([]*models.Job, error) {
 	return load(ctx).Parents.Load(ctx, obj)
 }

@@ -1266,6 +1266,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_estimatedCompletionAt(ctx, field)
 	case "waitingFor":
 		return ec.fieldContext_Job_waitingFor(ctx, field)
+	case "placements":
+		return ec.fieldContext_Job_placements(ctx, field)
 	case "dependsOn":
 		return ec.fieldContext_Job_dependsOn(ctx, field)
 	case "draft":
@@ -1830,6 +1832,34 @@ func (ec *executionContext) childFields_PaidTime(ctx context.Context, field grap
 		return ec.fieldContext_PaidTime_usd(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PaidTime", field.Name)
+}
+
+func (ec *executionContext) childFields_Placement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "poolId":
+		return ec.fieldContext_Placement_poolId(ctx, field)
+	case "poolName":
+		return ec.fieldContext_Placement_poolName(ctx, field)
+	case "idle":
+		return ec.fieldContext_Placement_idle(ctx, field)
+	case "pricePerHourUsd":
+		return ec.fieldContext_Placement_pricePerHourUsd(ctx, field)
+	case "bootSeconds":
+		return ec.fieldContext_Placement_bootSeconds(ctx, field)
+	case "loadSeconds":
+		return ec.fieldContext_Placement_loadSeconds(ctx, field)
+	case "renderSeconds":
+		return ec.fieldContext_Placement_renderSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Placement_costUsd(ctx, field)
+	case "obstacle":
+		return ec.fieldContext_Placement_obstacle(ctx, field)
+	case "preferred":
+		return ec.fieldContext_Placement_preferred(ctx, field)
+	case "here":
+		return ec.fieldContext_Placement_here(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Placement", field.Name)
 }
 
 func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2502,6 +2532,10 @@ func (ec *executionContext) childFields_WaitingReason(ctx context.Context, field
 		return ec.fieldContext_WaitingReason_code(ctx, field)
 	case "message":
 		return ec.fieldContext_WaitingReason_message(ctx, field)
+	case "consequence":
+		return ec.fieldContext_WaitingReason_consequence(ctx, field)
+	case "change":
+		return ec.fieldContext_WaitingReason_change(ctx, field)
 	case "until":
 		return ec.fieldContext_WaitingReason_until(ctx, field)
 	case "cause":

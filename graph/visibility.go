@@ -26,7 +26,7 @@ var shown = map[access.Role]map[string][]string{
 			"removedAt", "available", "state",
 		},
 		"RemovedModel":  {"name", "isAlias", "version", "origin", "removedAt"},
-		"WaitingReason": {"code", "message", "until"},
+		"WaitingReason": {"code", "message", "consequence", "change", "until"},
 		// Clients see no field of these.
 		"DeadLetter": {}, "DeadLetterConnection": {}, "DeadLetterGroup": {}, "DeadLetterStats": {}, "FailingHost": {},
 	},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
@@ -27,15 +28,9 @@ type Start struct {
 	Known bool
 }
 
-// What starts take until some were measured.
-const (
-	bootGuess = 2 * time.Minute
-	loadGuess = time.Minute
-)
-
 // NewStart returns a start from the median seconds of boots and loads, 0 if none was measured.
 func NewStart(boot, load float64) Start {
-	return Start{cmp.Or(seconds(boot), bootGuess), cmp.Or(seconds(load), loadGuess), boot > 0}
+	return Start{cmp.Or(seconds(boot), estimate.BootGuess), cmp.Or(seconds(load), estimate.LoadGuess), boot > 0}
 }
 
 func (s Start) total() time.Duration { return s.Boot + s.Load }

@@ -45,6 +45,10 @@ type cloud struct {
 	// asked and made are of its newest answer to a create, as it said it.
 	asked, made int
 	deleted     []string
+
+	// acts is what operators do now, if they do anything.
+	acts     act
+	operated bool
 }
 
 // rented is a machine of the cloud, paid for from created until gone.
@@ -52,6 +56,7 @@ type rented struct {
 	created, boots, dies time.Duration // boots and dies are when it registers and dies by itself
 	deleted, gone        time.Duration // 0 if it is not
 	worker               jobs.Principal
+	held                 *held // the job that it renders, or nil
 }
 
 func (*cloud) CreateLimit() time.Duration { return 0 }
@@ -170,6 +175,7 @@ func TestLedger(t *testing.T) {
 		"machines that end slowly": func(c *cloud) { c.ending = 40 * time.Second },
 		"a clock hours ahead":      func(c *cloud) { c.off = 3 * time.Hour },
 		"machines of another pool": func(c *cloud) { c.others = []fleet.Instance{{ID: "other-1", State: fleet.InstanceRunning}} },
+		"operators at work":        func(c *cloud) { c.operated = true },
 		"everything at the same time": func(c *cloud) {
 			c.room, c.lost, c.lacks, c.lag, c.ending = 7, 20, 5, 10*time.Second, 20*time.Second
 		},
@@ -178,6 +184,7 @@ func TestLedger(t *testing.T) {
 			t.Parallel()
 			s := jobstest.New(t)
 			pool := jobstest.AddPool(t, s, 0, 8)
+			s.Exec(t, "UPDATE pools SET price_per_hour_usd = 1 WHERE id = ?", pool.ID)
 			c := &cloud{random: rand.New(rand.NewPCG(7, uint64(len(name)))), machines: map[string]*rented{}, room: 100,
 				past: []map[string]fleet.Instance{{}}}
 			fault(c)
@@ -189,6 +196,7 @@ func TestLedger(t *testing.T) {
 			began, err := postgres.Now(t.Context(), s.DB)
 			require.NoError(t, err)
 
+			all := gather(t, s)
 			const minutes = 8
 			for second := range minutes * 60 {
 				c.pass()
@@ -224,11 +232,16 @@ func TestLedger(t *testing.T) {
 						}
 					}
 				}
+				c.work(t, s, &all, second)
+				if c.operated {
+					c.operate(t, s, pool, second)
+				}
 				_, _ = s.Reaper.Reap(t.Context())
 				_ = scaler.Scale(t.Context())
 				require.LessOrEqual(t, c.alive(), 8, "at %s", c.now)
 				if second%10 == 9 {
 					c.check(t, s, pool)
+					c.checkJobs(t, s, all)
 				}
 			}
 			rows, err := models.CountHistoryPools(t.Context(), s.DB, began, began.Add(minutes*time.Minute), nil, "")
@@ -273,6 +286,9 @@ func (c *cloud) check(t *testing.T, s *jobstest.Stack, pool *capacity.Pool) {
 		}
 	}
 	causes := map[string]bool{
+		"it is outside the pool's active hours":              c.acts == actHours,
+		"the pool is paused":                                 c.acts == actPausePool,
+		"is above its limit of $":                            c.acts == actDear,
 		"the provider refused machines (":                    c.asked > 0 && c.made == 0,
 		"the provider had only some of the machines (":       c.asked > c.made && c.made > 0,
 		"did not have all machines before, and is now asked": c.asked > 0,
@@ -297,7 +313,7 @@ func addNamed(t *testing.T, s *jobstest.Stack, name string) string {
 	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{Name: name, Provider: "fake", Region: "local", GPUType: "any",
 		CapacityClass: models.CapacitySpot, Models: []string{"testcard"}, MaxWorkers: 1}}
 	require.NoError(t, capacity.UpsertPool(t.Context(), s.DB, pool))
-	s.Exec(t, "UPDATE pools SET provider = 'static' WHERE id = ?", pool.ID)
+	s.Exec(t, "UPDATE pools SET provider = 'static', price_per_hour_usd = 1 WHERE id = ?", pool.ID)
 	return string(pool.ID)
 }
 

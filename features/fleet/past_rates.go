@@ -97,5 +97,5 @@ func readStarts(ctx context.Context, tx bun.Tx) (starts map[models.PoolID]Start,
 			longest = max(longest, starts[id].Boot)
 		}
 	}
-	return starts, cmp.Or(longest, bootGuess), nil
+	return starts, cmp.Or(longest, estimate.BootGuess), nil
 }

@@ -445,8 +445,8 @@ func (l *laneShare) rest() load {
 }
 
 // share assigns the jobs of each queue to pools that can run them: lane by lane, first to present
-// workers, then to workers that a pool may still boot, the cheapest pool first, spot before
-// on-demand at the same price, and pools that are dedicated to the account before all. Within a
+// workers, then to workers that a pool may still boot. The pool comes first on whose new worker a job costs
+// least, or that has the least price for jobs without a wait target, spot before on-demand at the same cost, and pools that are dedicated to the account before all. Within a
 // lane, the queues that the fewest pools can run come first. Jobs for which no pool has room count
 // for the first pool that can run them, so that its reason mentions them.
 func share(s snapshot) []*poolShare {
@@ -458,9 +458,15 @@ func share(s snapshot) []*poolShare {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
 	able := func(q backlog.QueueDemand) []*poolShare {
-		return dedicatedFirst(lo.Filter(byPrice, func(p *poolShare, _ int) bool {
+		pools := lo.Filter(byPrice, func(p *poolShare, _ int) bool {
 			return takes(p.pool.Offer(s.now), q) && s.runsOn(q.Model, p.pool.GPUType)
-		}))
+		})
+		if jobs.Policies[q.Lane].WaitTarget != jobs.NoTarget { // others share a worker, and hardly pay for its start
+			slices.SortStableFunc(pools, func(a, b *poolShare) int {
+				return cmp.Compare(s.startCost(q, a).USD(), s.startCost(q, b).USD())
+			})
+		}
+		return dedicatedFirst(pools)
 	}
 	queues := slices.Clone(s.queues)
 	slices.SortStableFunc(queues, func(a, b backlog.QueueDemand) int {
@@ -477,6 +483,13 @@ func share(s snapshot) []*poolShare {
 		expect(s, shares, able)
 	}
 	return shares
+}
+
+// startCost is what a job of a queue costs on a new worker of a pool.
+func (s *snapshot) startCost(q backlog.QueueDemand, p *poolShare) estimate.StartCost {
+	start := cmp.Or(p.start, NewStart(0, 0))
+	return estimate.StartCost{PricePerHourUSD: p.price, BootSeconds: start.Boot.Seconds(), LoadSeconds: start.Load.Seconds(),
+		RenderSeconds: q.GPUSeconds / max(q.Depth, 1) * s.times.Ratio(q.Kind, p.pool.GPUType)}
 }
 
 // divide assigns the jobs of one queue to pools that can run them. all are all pools, the cheapest

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
@@ -20,7 +21,7 @@ func TestPlanDividesRegions(t *testing.T) {
 		if class == models.CapacityOnDemand {
 			p.pool.PricePerHourUSD = 3
 		}
-		p.start = Start{bootGuess, loadGuess, true}
+		p.start = Start{estimate.BootGuess, estimate.LoadGuess, true}
 		return p
 	}
 	spot := func(region string, most int, workers ...models.WorkerStatus) poolState {

@@ -26,6 +26,7 @@ type Jobs struct {
 	objects   jobs.Objects
 	catalogue *catalogue.Catalogue
 	estimates *estimate.Estimator
+	fleet     *Fleet
 	// Clock tells how long unfinished work has lasted.
 	Clock *jobs.Clock
 

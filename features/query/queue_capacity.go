@@ -120,6 +120,7 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others capa
 	var booting, refused int
 	idle, inPools := others.PoollessIdle, 0
 	full, broken := true, ""
+	var shut []string
 	for _, p := range pools {
 		if !serves(p, lane, model) {
 			continue
@@ -130,8 +131,13 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others capa
 		workers := p.Booting + p.Idle + p.Busy + p.Draining
 		inPools, c.Maximum = inPools+workers, c.Maximum+p.MaxWorkers
 		booting, idle = booting+p.Booting, idle+p.Idle
-		full = full && workers >= p.MaxWorkers
-		if p.BackoffUntil.After(now) || p.ProviderProblem != "" {
+		full = full && max(workers, p.PaidWorkers) >= p.MaxWorkers // also machines that end
+		switch limit := p.MaxPricePerHourUSD; {
+		case p.ClosedUntil.After(now):
+			shut = append(shut, p.Name+" is outside its active hours")
+		case limit > 0 && p.PriceAt(now) > limit:
+			shut = append(shut, p.Name+" is dearer than its limit")
+		case p.BackoffUntil.After(now) || p.ProviderProblem != "":
 			refused++
 		}
 		if p.NotBooting() {
@@ -155,6 +161,7 @@ func CapacityOf(lane models.Tier, model string, pools []*PoolStatus, others capa
 		parts = append(parts, "at the maximum of "+text.Count(c.Maximum, "worker"))
 	default:
 		parts = append(parts, fmt.Sprintf("%d of at most %s", inPools, text.Count(c.Maximum, "worker")))
+		parts = append(parts, shut...)
 		if refused > 0 {
 			parts = append(parts, "a pool gets no machines")
 		} else if booting > 0 {

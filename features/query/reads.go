@@ -67,6 +67,7 @@ func New(s Sources) *Reads {
 		Shares:      s.Shares,
 		Views:       &Views{DB: s.DB},
 	}
+	r.Jobs.fleet = r.Fleet
 	r.Queues = &Queues{db: s.DB, catalogue: s.Catalogue, estimates: s.Estimates, timeline: timeline, fleet: r.Fleet}
 	r.History = &History{db: s.DB, Timeline: timeline, queues: r.Queues}
 	return r

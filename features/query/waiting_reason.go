@@ -35,12 +35,13 @@ var waitingCodes = []WaitingCode{
 	WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
-// WaitingReason is one reason why a job waits, in a sentence for people. Until is when it
-// ends, if that is known.
+// WaitingReason is one reason why a job waits, in sentences for people. Until is when it ends, if
+// that is known.
 type WaitingReason struct {
-	Code    WaitingCode
-	Message string
-	Until   time.Time
+	Code WaitingCode
+	// Message is the cause, Consequence what follows from it for the job, and Change what would change it.
+	Message, Consequence, Change string
+	Until                        time.Time
 	// Cause is what a machine or its provider says, which is for operators only; or "".
 	Cause string
 	// Stop says which operator stopped the starts, which is for operators only; or nil.

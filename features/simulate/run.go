@@ -148,7 +148,7 @@ func (s *sim) cheapest(p *pool, j *job) (*worker, estimate.StartCost) {
 			break
 		}
 	}
-	return w, estimate.NewStartCost(p.PricePerHourUSD, load, j.kind.estimate*p.ratio)
+	return w, estimate.StartCost{PricePerHourUSD: p.PricePerHourUSD, LoadSeconds: load, RenderSeconds: j.kind.estimate * p.ratio}
 }
 
 // begin starts a job on an idle worker.

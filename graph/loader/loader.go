@@ -82,6 +82,7 @@ func newLoader[K comparable, V any](o Options, f fetch[K, V]) Loader[K, V] {
 type Loaders struct {
 	Prompts        Loader[*models.Job, query.Prompt]
 	WaitingFor     Loader[*models.Job, []query.WaitingReason]
+	Placements     Loader[*models.Job, []*query.Placement]
 	Attempts       Loader[*models.Job, []*models.Attempt]
 	Events         Loader[EventPage, *paging.Page[*models.JobEvent]]
 	JobArtifacts   Loader[*models.Job, []*models.Artifact]
@@ -126,6 +127,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		WaitingFor: newLoader(o, ofJobs(r, p, func(e query.Edges, ctx context.Context) (map[models.JobID][]query.WaitingReason, error) {
 			return r.Jobs.WaitingFor(ctx, e)
 		})),
+		Placements:   newLoader(o, ofJobs(r, p, query.Edges.Placements)),
 		Attempts:     newLoader(o, ofJobs(r, p, perJob(query.Edges.Attempts, func(a *models.Attempt) models.JobID { return a.JobID }))),
 		Events:       newLoader(o, eventPages(r, p)),
 		JobArtifacts: newLoader(o, ofJobs(r, p, perJob(query.Edges.Artifacts, func(a *models.Artifact) models.JobID { return a.JobID }))),

@@ -83,6 +83,6 @@ func TestDeadline(t *testing.T) {
 func boots(most int) func(*Forecast) {
 	return func(o *Forecast) {
 		o.classes = nil
-		o.newWorkers.Capacity = []capacity.Capacity{{Offer: models.Offer{Models: []string{"testcard"}}, Opens: most, BootSeconds: new(60.0)}}
+		o.newWorkers.Capacity = []capacity.Capacity{{Offer: models.Offer{Models: []string{"testcard"}}, Opens: most, Room: most, BootSeconds: new(60.0)}}
 	}
 }

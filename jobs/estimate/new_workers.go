@@ -41,4 +41,4 @@ func ReadNewWorkers(ctx context.Context, db bun.IDB, names []string) (s NewWorke
 func (s NewWorkers) Seconds(model string) float64 { return s.boots[model] + s.loads[model] }
 
 // Room returns how many workers of a kind are idle or can be booted now.
-func Room(c capacity.Capacity) int { return c.Idle + max(0, c.Opens-c.Booting-c.Idle-c.Busy) }
+func Room(c capacity.Capacity) int { return c.Idle + c.Room }

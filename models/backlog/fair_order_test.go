@@ -225,9 +225,15 @@ func TestFairOrder(t *testing.T) {
 
 		eachFilled(t, func(rt *rapid.T, tx bun.Tx, all []contender) {
 			limit := rapid.SampledFrom([]int{20, 7, 1}).Draw(rt, "limit")
+			queues := lo.Uniq(lo.Map(drawQueues(rt), func(q models.Queue, _ int) models.Queue {
+				return models.Queue{Line: models.Line{Lane: q.Lane},
+					Model: q.Model, GPURank: q.GPURank, Region: q.Region, Needs: q.Needs}
+			}))
+			of := lo.Uniq(lo.Map(all, func(j contender, _ int) models.AccountID { return j.AccountID }))
 			asked := []backlog.LineUp{
-				{Lane: drawnLanes().Draw(rt, "lane"), Models: rapid.SliceOfNDistinct(drawnModel(), 1, 2, rapid.ID).Draw(rt, "models")},
-				{Lane: drawnLanes().Draw(rt, "lane"), Models: []string{"testcard", "rare"}, AccountID: "acc_00000000-0000-0000-0000-000000000000"},
+				{Lane: drawnLanes().Draw(rt, "lane"), Queues: queues},
+				{Lane: drawnLanes().Draw(rt, "lane"), Queues: queues, Accounts: of[:min(len(of), 2)]},
+				{Lane: drawnLanes().Draw(rt, "lane"), Queues: queues, AccountID: "acc_00000000-0000-0000-0000-000000000000"},
 			}
 
 			found, err := backlog.ListLinedUp(context.Background(), tx, asked, limit)
@@ -236,8 +242,8 @@ func TestFairOrder(t *testing.T) {
 			for number, up := range asked {
 				for _, promoted := range []bool{false, true} {
 					waiting := lo.FilterMap(all, func(j contender, _ int) (contender, bool) {
-						counts := j.Line == (models.Line{Lane: up.Lane, Promoted: promoted}) && slices.Contains(up.Models, j.Model) &&
-							(j.AccountID == up.AccountID || up.AccountID == "" && j.Running < j.MaxRunning)
+						counts := j.Line == (models.Line{Lane: up.Lane, Promoted: promoted}) && slices.ContainsFunc(up.Queues, func(q models.Queue) bool { q.Promoted = j.Promoted; return q == j.Queue }) &&
+							(len(up.Accounts) == 0 || slices.Contains(up.Accounts, j.AccountID)) && (j.AccountID == up.AccountID || up.AccountID == "" && j.Running < j.MaxRunning)
 						j.MaxRunning = math.MaxInt // running jobs end meanwhile
 						return j, counts
 					})

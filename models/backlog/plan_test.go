@@ -63,8 +63,8 @@ func TestHotQueries(t *testing.T) {
 			}, 1}, // one of each model
 			"ListLinedUp": {func() error {
 				_, err := backlog.ListLinedUp(t.Context(), watched, []backlog.LineUp{
-					{Lane: models.TierPro, Models: []string{"testcard"}},
-					{Lane: models.TierPro, Models: []string{"testcard"}, AccountID: one},
+					{Lane: models.TierPro, Queues: []models.Queue{{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}}},
+					{Lane: models.TierPro, Queues: []models.Queue{{Line: models.Line{Lane: models.TierPro}, Model: "testcard"}}, AccountID: one},
 				}, 101)
 				return err
 			}, modelstest.Queued + modelstest.Accounts}, // and the first of each account

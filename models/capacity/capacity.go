@@ -27,7 +27,11 @@ type Capacity struct {
 	Most  int `bun:"most"`
 	// Opens is Most without pools that cannot boot workers: their machines come by themselves or do not
 	// start, they are outside their active hours, or their provider fails or has just refused some.
+	// Room is how many more workers the other pools may boot now.
 	Opens int `bun:"opens"`
+	Room  int `bun:"room"`
+	// Leaving is for how many workers the pools have machines that end. They count against Most.
+	Leaving int `bun:"leaving"`
 	// Unmanaged is how much of Most is of pools whose machines come by themselves.
 	Unmanaged int `bun:"unmanaged"`
 	// Closed is how much of Most is of pools outside their active hours, the first of which begin at
@@ -76,30 +80,58 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			count(*) FILTER (WHERE status = 'QUARANTINED') AS quarantined,
 			count(*) FILTER (WHERE status = 'BUSY') AS busy,
 			count(*) FILTER (WHERE poolless AND status <> 'QUARANTINED') AS poolless, count(*) FILTER (WHERE poolless AND status = 'IDLE') AS poolless_idle,
-			count(*) FILTER (WHERE status = '') AS pools, sum(max_workers) AS most, sum(opens) AS opens, sum(unmanaged) AS unmanaged,
-			coalesce(sum(max_workers) FILTER (WHERE closed), 0) AS closed, min(opens_at) AS opens_at, coalesce(sum(max_workers) FILTER (WHERE refused), 0) AS refused, min(refused_until) AS refused_until,
-			coalesce(sum(max_workers) FILTER (WHERE failing), 0) AS failing, coalesce(max(refusal), '') AS refusal, bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
-			bool_or(boot_failures >= ?1) AS not_booting, max(boot_failures) AS boot_failures, coalesce(max(boot_failure) FILTER (WHERE boot_failures >= ?1), '') AS boot_failure,
-			min(boot_retry_at) AS boot_retry_at,
+			count(*) FILTER (WHERE status = '') AS pools, sum(max_workers) AS most,
+			coalesce(sum(max_workers) FILTER (WHERE opens), 0) AS opens,
+			coalesce(sum(greatest(max_workers - workers - leaving, 0)) FILTER (WHERE opens), 0) AS room,
+			coalesce(sum(leaving) FILTER (WHERE max_workers > 0), 0) AS leaving,
+			coalesce(sum(max_workers) FILTER (WHERE unmanaged), 0) AS unmanaged,
+			coalesce(sum(max_workers) FILTER (WHERE closed), 0) AS closed, min(until) FILTER (WHERE closed) AS opens_at,
+			coalesce(sum(max_workers) FILTER (WHERE refused), 0) AS refused, min(until) FILTER (WHERE refused) AS refused_until,
+			coalesce(sum(max_workers) FILTER (WHERE failing), 0) AS failing, coalesce(max(refusal), '') AS refusal,
+			bool_or(paused) AS paused, bool_or(dear) AS dear, bool_or(batch_waits) AS batch_waits,
+			bool_or(boot_failures > 0) AS not_booting, max(boot_failures) AS boot_failures,
+			coalesce(max(boot_failure), '') AS boot_failure, min(boot_retry_at) AS boot_retry_at,
 			min(created_at) FILTER (WHERE status = 'BOOTING') AS booting_since, max(boot_seconds) AS boot_seconds
 		FROM (
-			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd, CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
-				0 AS max_workers, 0 AS opens, 0 AS unmanaged, false AS paused, false AS dear, false AS batch_waits,
-				false AS closed, NULL::timestamptz AS opens_at, false AS refused, NULL::timestamptz AS refused_until, false AS failing, NULL AS refusal,
-				0 AS boot_failures, '' AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd,
+				CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
+				0 AS max_workers, 0 AS workers, 0 AS leaving, false AS opens, false AS unmanaged, false AS paused, false AS dear, false AS batch_waits,
+				false AS closed, false AS refused, NULL::timestamptz AS until, false AS failing, NULL AS refusal,
+				0 AS boot_failures, NULL AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
-			SELECT models, tiers, accounts, gpu_type, region, capacity_class, pool_price(pools), '', false, CASE WHEN paused_at IS NULL AND NOT dear THEN max_workers ELSE 0 END,
-				CASE WHEN paused_at IS NULL AND NOT dear AND NOT closed AND provider <> 'static' AND coalesce(provider_problem, '') = '' AND coalesce(backoff_until <= clock_timestamp(), true) AND boot_failures < ?1 THEN max_workers ELSE 0 END,
-				CASE WHEN paused_at IS NULL AND NOT dear AND provider = 'static' THEN max_workers ELSE 0 END,
-				paused_at IS NOT NULL, dear, batch_waits, closed, CASE WHEN closed THEN closed_until END, refused, CASE WHEN refused THEN backoff_until END,
-				coalesce(provider_problem, '') <> '', CASE WHEN refused THEN backoff_reason ELSE provider_problem END, boot_failures, boot_failure, boot_retry_at, NULL, (
-				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM boots.took)::float8)
+			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price, '', false,
+				CASE WHEN usable THEN max_workers ELSE 0 END, workers.n, leaving.n,
+				usable AND NOT closed AND NOT refused AND NOT failing AND NOT not_booting AND provider <> 'static', usable AND provider = 'static',
+				paused_at IS NOT NULL, dear, batch_waits,
+				closed, refused, CASE WHEN closed THEN closed_until WHEN refused THEN backoff_until END, failing,
+				CASE WHEN refused THEN backoff_reason WHEN failing THEN provider_problem END,
+				CASE WHEN not_booting THEN boot_failures ELSE 0 END, CASE WHEN not_booting THEN boot_failure END,
+				CASE WHEN not_booting THEN boot_retry_at END, NULL, boots.seconds
+			FROM pools
+			CROSS JOIN LATERAL (SELECT pool_price(pools) AS price) priced
+			CROSS JOIN LATERAL (SELECT max_price_per_hour_usd > 0 AND price > max_price_per_hour_usd AS dear) at_price
+			CROSS JOIN LATERAL (SELECT paused_at IS NULL AND NOT dear AS usable) state
+			CROSS JOIN LATERAL (SELECT usable AND coalesce(closed_until > clock_timestamp(), false) AS closed) hours
+			CROSS JOIN LATERAL (
+				SELECT usable AND NOT closed AND coalesce(backoff_until > clock_timestamp(), false) AS refused,
+					usable AND NOT closed AND provider_problem <> '' AS failing,
+					usable AND NOT closed AND pools.boot_failures >= ?1 AS not_booting) trouble
+			CROSS JOIN LATERAL (
+				SELECT count(*)::integer AS n FROM workers w
+				WHERE w.pool_id = pools.id AND w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY')) workers
+			CROSS JOIN LATERAL (
+				SELECT coalesce(sum(greatest(m.workers - coalesce(live.n, 0), 0)), 0)::integer AS n
+				FROM machines m LEFT JOIN (
+					SELECT w.provider_instance_id AS instance_id, count(*) AS n FROM workers w
+					WHERE w.pool_id = pools.id AND w.ended_at IS NULL AND w.status IN ('BOOTING', 'IDLE', 'BUSY')
+					GROUP BY w.provider_instance_id) live USING (instance_id)
+				WHERE m.pool_id = pools.id AND m.gone_at IS NULL) leaving
+			CROSS JOIN LATERAL (
+				SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM took)::float8) AS seconds
 				FROM (
 					SELECT registered_at - created_at AS took FROM workers
-					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) boots)
-			FROM pools, LATERAL (SELECT max_price_per_hour_usd > 0 AND pool_price(pools) > max_price_per_hour_usd AS dear,
-				coalesce(closed_until > clock_timestamp(), false) AS closed, coalesce(backoff_until > clock_timestamp(), false) AS refused) now
+					WHERE pool_id = pools.id AND registered_at IS NOT NULL ORDER BY id DESC LIMIT 20) last) boots
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?0::text[]
 		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models),

@@ -206,16 +206,18 @@ type waitingNote struct {
 }
 
 type waitingReason struct {
-	Code    string     `json:"code"`
-	Message string     `json:"message"`
-	Until   *time.Time `json:"until"`
+	Code        string     `json:"code"`
+	Message     string     `json:"message"`
+	Consequence string     `json:"consequence"`
+	Change      string     `json:"change"`
+	Until       *time.Time `json:"until"`
 }
 
 // sendWaiting sends why the job waits now; an empty list says that it waits no longer.
 func sendWaiting(out *sse.Stream, p jobs.Principal, reasons []query.WaitingReason) error {
 	note := waitingNote{WaitingFor: []waitingReason{}}
 	for _, r := range reasons {
-		shown := waitingReason{Code: string(r.Code), Message: r.For(p)}
+		shown := waitingReason{Code: string(r.Code), Message: r.For(p), Consequence: r.Consequence, Change: r.Change}
 		if !r.Until.IsZero() {
 			shown.Until = new(r.Until.UTC())
 		}

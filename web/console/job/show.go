@@ -50,6 +50,8 @@ type jobView struct {
 	Wait *query.JobWait
 	// Waiting lists what holds a waiting job back, the most important reason first.
 	Waiting []query.WaitingReason
+	// Placements are where workers can run it, the preferred place first.
+	Placements []*query.Placement
 	// Webhooks are the deliveries about its ends, newest first, each with its tries.
 	Webhooks []*webhooks.Delivery
 	Tries    map[models.WebhookDeliveryID][]*webhooks.Try
@@ -129,12 +131,17 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 }
 
 func (c *controller) readWaiting(ctx context.Context, p jobs.Principal, v *jobView) error {
-	if v.Waiting = nil; !v.Status.Waiting() {
-		return nil
-	}
 	edges, err := c.Reads.Jobs.Of(p, v.Job)
 	if err != nil {
 		return err
+	}
+	places, err := edges.Placements(ctx)
+	if err != nil {
+		return err
+	}
+	v.Placements = places[v.ID]
+	if v.Waiting = nil; !v.Status.Waiting() {
+		return nil
 	}
 	reasons, err := c.Reads.Jobs.WaitingFor(ctx, edges)
 	v.Waiting = reasons[v.ID]

@@ -54,3 +54,14 @@ func (v *jobView) waits() []query.WaitingReason {
 	}
 	return v.Waiting
 }
+
+// placeNote says what a place is to the job, or why it is none now.
+func placeNote(p *query.Placement) string {
+	switch {
+	case p.Here:
+		return "runs here"
+	case p.Preferred:
+		return "preferred"
+	}
+	return p.Obstacle
+}

@@ -22,6 +22,10 @@ type explanation struct {
 	Status client.JobStatus `json:"status"`
 	// Why says why the job waits, failed or was cancelled, the most important reason first.
 	Why []string `json:"why"`
+	// Change says what would change that.
+	Change []string `json:"change"`
+	// Placements are where workers can run it, the preferred place first, for operators and viewers.
+	Placements []client.Placement `json:"placements"`
 	// Needs says what a worker must have to run it.
 	Needs []string `json:"needs"`
 	// Next says what happens next, and what its owner can do.
@@ -34,7 +38,7 @@ func ExplainCommand() *cobra.Command {
 	return call.Command(&cobra.Command{
 		Use:        "explain JOB",
 		SuggestFor: []string{"why", "diagnose"},
-		Short:      "Say why a job waits or failed, what it needs, and what happens next",
+		Short:      "Say why a job waits or failed, what it needs, what happens next, and what each pool costs for it",
 		Example:    "  reelay explain job_01937d3e\n  reelay explain job_01937d3e --jq '.why[]'",
 		Args:       JobArg,
 	}, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
@@ -49,9 +53,14 @@ func ExplainCommand() *cobra.Command {
 
 // explainJob explains a job as it is at a time.
 func explainJob(job *client.JobHistory, now time.Time) explanation {
-	e := explanation{ID: job.Id, Status: job.Status, Why: []string{}, Needs: []string{}, Next: []string{}}
+	e := explanation{ID: job.Id, Status: job.Status, Why: []string{}, Change: []string{}, Needs: []string{}, Next: []string{},
+		Placements: job.Placements}
 	next := func(format string, args ...any) { e.Next = append(e.Next, fmt.Sprintf(format, args...)) }
 	e.Why = append(e.Why, waiting(job)...)
+	for _, reason := range job.WaitingFor {
+		next("%s", reason.Consequence)
+		e.Change = append(e.Change, reason.Change)
+	}
 	switch job.Status {
 	case client.JobStatusFailed:
 		e.Why = append(e.Why, progress.Failure(&job.Job))
@@ -118,9 +127,7 @@ func ahead(job *client.JobHistory, now time.Time) (next []string) {
 			say("A worker takes it in about %s.", text.Seconds(*job.EstimatedWaitSeconds))
 		case len(job.WaitingFor) > 0 && job.WaitingFor[0].Until != nil:
 			say("That can change in %s.", in(*job.WaitingFor[0].Until))
-		case len(job.WaitingFor) > 0:
-			say("It starts when this has changed; nothing says when that is.")
-		default:
+		case len(job.WaitingFor) == 0:
 			say("The next free worker takes it.")
 		}
 	default:
@@ -170,13 +177,33 @@ func printJobExplanation(e explanation) output.Printer {
 		for _, part := range []struct {
 			name  string
 			lines []string
-		}{{"why", e.Why}, {"needs", e.Needs}, {"next", e.Next}} {
+		}{{"why", e.Why}, {"needs", e.Needs}, {"next", e.Next}, {"change", e.Change}} {
 			for _, one := range part.lines {
 				fmt.Fprintf(&b, "%-8s%s\n", part.name, output.Clean(text.Clip(one, 2000)))
 				part.name = ""
 			}
 		}
-		_, err := io.WriteString(out, b.String())
-		return err
+		if _, err := io.WriteString(out, b.String()); err != nil || len(e.Placements) == 0 {
+			return err
+		}
+		fmt.Fprintln(out)
+		return printPlacements(out, e.Placements)
 	}
+}
+
+// printPlacements prints where a job can run, and what it costs there.
+func printPlacements(out io.Writer, places []client.Placement) error {
+	var rows [][]string
+	for _, p := range places {
+		name, note := lo.FromPtrOr(p.PoolName, "without a pool"), lo.FromPtr(p.Obstacle)
+		if p.Preferred {
+			note = "preferred"
+		}
+		if p.Here {
+			note = "runs here"
+		}
+		rows = append(rows, []string{name, fmt.Sprint(p.Idle), fmt.Sprintf("%g", p.PricePerHourUsd), text.Seconds(p.BootSeconds),
+			text.Seconds(p.LoadSeconds), text.Seconds(p.RenderSeconds), fmt.Sprintf("$%.4f", p.CostUsd), note})
+	}
+	return output.WriteRows(out, []string{"POOL", "IDLE", "$/HOUR", "BOOT", "LOAD", "RENDER", "COST", "NOTE"}, rows)
 }
