@@ -445,9 +445,9 @@ func (l *laneShare) rest() load {
 }
 
 // share assigns the jobs of each queue to pools that can run them: lane by lane, first to present
-// workers, then to workers that a pool may still boot. The pool comes first on whose new worker a job costs
-// least, or that has the least price for jobs without a wait target, spot before on-demand at the same cost, and pools that are dedicated to the account before all. Within a
-// lane, the queues that the fewest pools can run come first. Jobs for which no pool has room count
+// workers, then to workers that a pool may still boot. The pool comes first on whose new worker a job
+// costs least, or that has the least price for jobs without a wait target, spot before on-demand at the
+// same cost, and pools that are dedicated to the account before all. Within a lane, the queues that the fewest pools can run come first. Jobs for which no pool has room count
 // for the first pool that can run them, so that its reason mentions them.
 func share(s snapshot) []*poolShare {
 	var shares []*poolShare
@@ -457,32 +457,42 @@ func share(s snapshot) []*poolShare {
 	byPrice := slices.SortedStableFunc(slices.Values(shares), func(a, b *poolShare) int {
 		return cmp.Or(cmp.Compare(a.price, b.price), -cmp.Compare(a.pool.CapacityClass, b.pool.CapacityClass))
 	})
-	able := func(q backlog.QueueDemand) []*poolShare {
-		pools := lo.Filter(byPrice, func(p *poolShare, _ int) bool {
-			return takes(p.pool.Offer(s.now), q) && s.runsOn(q.Model, p.pool.GPUType)
-		})
-		if jobs.Policies[q.Lane].WaitTarget != jobs.NoTarget { // others share a worker, and hardly pay for its start
-			slices.SortStableFunc(pools, func(a, b *poolShare) int {
-				return cmp.Compare(s.startCost(q, a).USD(), s.startCost(q, b).USD())
-			})
-		}
-		return dedicatedFirst(pools)
+	able := func(q backlog.QueueDemand) []*poolShare { return s.able(q, byPrice) }
+	type claim struct {
+		backlog.QueueDemand
+		pools []*poolShare
 	}
-	queues := slices.Clone(s.queues)
-	slices.SortStableFunc(queues, func(a, b backlog.QueueDemand) int {
+	claims := lo.FilterMap(s.queues, func(q backlog.QueueDemand, _ int) (claim, bool) {
+		c := claim{q, able(q)}
+		return c, len(c.pools) > 0 && q.Depth > 0
+	})
+	slices.SortStableFunc(claims, func(a, b claim) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(models.Tiers, a.Lane), slices.Index(models.Tiers, b.Lane)),
-			cmp.Compare(len(able(a)), len(able(b))))
+			cmp.Compare(len(a.pools), len(b.pools)))
 	})
-	for _, q := range queues {
-		if pools := able(q); len(pools) > 0 && q.Depth > 0 {
-			divide(q, pools, byPrice, s)
-		}
+	for _, c := range claims {
+		divide(c.QueueDemand, c.pools, byPrice, s)
 	}
 	if s.policy.Forecast {
 		expect(s, shares, able)
 	}
 	return shares
+}
+
+// able returns the pools that can run the jobs of a queue, in the order in which they boot workers for them.
+func (s *snapshot) able(q backlog.QueueDemand, byPrice []*poolShare) []*poolShare {
+	pools := lo.Filter(byPrice, func(p *poolShare, _ int) bool {
+		return takes(p.pool.Offer(s.now), q) && s.runsOn(q.Model, p.pool.GPUType)
+	})
+	if jobs.Policies[q.Lane].WaitTarget != jobs.NoTarget { // others share a worker, and hardly pay for its start
+		costs := map[*poolShare]float64{}
+		for _, p := range pools {
+			costs[p] = s.startCost(q, p).USD()
+		}
+		slices.SortStableFunc(pools, func(a, b *poolShare) int { return cmp.Compare(costs[a], costs[b]) })
+	}
+	return dedicatedFirst(pools)
 }
 
 // startCost is what a job of a queue costs on a new worker of a pool.
