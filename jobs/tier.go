@@ -21,6 +21,11 @@ type TierPolicy struct {
 	SubmitsPerMinute int
 }
 
+// SlackWait is how long jobs with slack before their finishBy wait for a running worker before they boot
+// another. It is some times what a boot takes, so that they rarely boot a worker that leaves again soon,
+// and much less than slack usually is.
+const SlackWait = 10 * time.Minute
+
 // NoTarget is the wait target of jobs that may wait for as long as it takes.
 const NoTarget = time.Duration(-1)
 

@@ -329,9 +329,6 @@ const (
 	leastOfTarget = 10
 	// soonOfTarget is the divisor of a wait target within which jobs count as starting soon.
 	soonOfTarget = 10
-	// soonWithSlack is within what time jobs with slack count as starting soon. It is some times what a boot
-	// takes, so that they rarely boot a worker that leaves again soon, and much less than slack usually is.
-	soonWithSlack = 10 * time.Minute
 )
 
 // closedNow reports whether a pool may have no workers now, and why.
@@ -447,8 +444,9 @@ func (l *laneShare) rest() load {
 // share assigns the jobs of each queue to pools that can run them: lane by lane, first to present
 // workers, then to workers that a pool may still boot. The pool comes first on whose new worker a job
 // costs least, or that has the least price for jobs without a wait target, spot before on-demand at the
-// same cost, and pools that are dedicated to the account before all. Within a lane, the queues that the fewest pools can run come first. Jobs for which no pool has room count
-// for the first pool that can run them, so that its reason mentions them.
+// same cost, and pools that are dedicated to the account before all. Within a lane, the queues that the
+// fewest pools can run come first. Jobs for which no pool has room count for the first pool that can run
+// them, so that its reason mentions them.
 func share(s snapshot) []*poolShare {
 	var shares []*poolShare
 	for _, p := range s.pools {
@@ -544,12 +542,12 @@ type waitingLine struct {
 }
 
 // startSoon assigns to a pool the jobs that its running workers start soon, since they end other jobs:
-// within a part of the wait target, or of jobs with slack within soonWithSlack.
+// within a part of the wait target, or of jobs with slack within jobs.SlackWait.
 func (l *waitingLine) startSoon(p *poolShare) {
 	target, each := jobs.Policies[l.lane].WaitTarget, l.seconds(p)
 	within := target / soonOfTarget
 	if l.needs.Cheap() {
-		within = max(within, soonWithSlack)
+		within = max(within, jobs.SlackWait)
 	}
 	if target == jobs.NoTarget || within <= 0 || each <= 0 || l.needs.Now() {
 		return

@@ -171,7 +171,8 @@ type loadAt struct {
 func (f *floor) price(at *Placement, job *models.Job, offer models.Offer, warm bool) {
 	pool := at.PoolID()
 	load := f.loads[loadAt{pool, offer.GPUType, job.Model}]
-	at.StartCost = estimate.StartCost{PricePerHourUSD: lo.FromPtr(offer.PricePerHourUSD), LoadSeconds: max(load.Seconds, estimate.UnmeasuredLoad)}
+	at.StartCost = estimate.StartCost{PricePerHourUSD: lo.FromPtr(offer.PricePerHourUSD),
+		LoadSeconds: max(load.Seconds, estimate.UnmeasuredLoad)}
 	switch {
 	case warm:
 		at.LoadSeconds = 0

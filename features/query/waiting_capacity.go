@@ -146,7 +146,8 @@ func (s *situation) whyNoMore(job *models.Job, c supply) WaitingReason {
 		why.Code, why.Message = WaitNoPool, "The model "+job.Model+" was removed from the catalogue. An admin can restore it."
 		why.Change = "An admin restores the model."
 	case c.Pools > 0:
-		why.Message, why.Change = "The pools that can run it may have no workers: their maximum is 0.", "An operator raises the maximum of one of them."
+		why.Message = "The pools that can run it may have no workers: their maximum is 0."
+		why.Change = "An operator raises the maximum of one of them."
 	default:
 		why.Code, why.Message = WaitNoPool, "No pool and no worker can run it"+needs(job)+s.forOthers(job)+"."
 		why.Change = "An operator adds a pool or a worker that can, or the job is submitted again with what the present ones have."
@@ -241,11 +242,15 @@ func withheld(c supply) string {
 
 // inTime says when the scaler boots more workers for the jobs of a lane.
 func inTime(job *models.Job) string {
-	switch target := jobs.Policies[job.Lane].WaitTarget; target {
-	case 0:
-		return ", and boot them for it at once"
-	case jobs.NoTarget:
+	switch target := jobs.Policies[job.Lane].WaitTarget; {
+	case job.Needs.Now():
+		return ", and boot one for it at once"
+	case target == jobs.NoTarget:
 		return "; its lane has no wait target, so that jobs share workers"
+	case job.Needs.Cheap():
+		return ", and boot them if the present ones do not start the jobs with slack within " + text.Setting(jobs.SlackWait)
+	case target == 0:
+		return ", and boot them for it at once"
 	default:
 		return fmt.Sprintf(", and boot them if the present ones do not start the jobs of its lane within %s", text.Setting(target))
 	}

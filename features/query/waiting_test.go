@@ -138,6 +138,14 @@ func TestWaitingFor(t *testing.T) {
 			require.Equal(t, message, found[job.ID][0].Message)
 			s.Exec(t, "UPDATE jobs SET needs = '', max_preemptions = NULL, preemptions = 0, finish_by = NULL, max_price_per_hour = NULL, require_region = false")
 		}
+		for needs, then := range map[string]string{
+			"":      "The pools have room for 2 more workers, and boot them if the present ones do not start the jobs of its lane within 30 s.",
+			"cheap": "The pools have room for 2 more workers, and boot them if the present ones do not start the jobs with slack within 10 min.",
+			"now":   "The pools have room for 2 more workers, and boot one for it at once.",
+		} {
+			s.Exec(t, "UPDATE jobs SET needs = ?", needs)
+			require.Equal(t, then, expect(query.WaitCapacityExhausted)[0].Consequence)
+		}
 		s.Exec(t, "UPDATE pools SET max_workers = 0")
 		s.Exec(t, "UPDATE jobs SET needs = 'price<=0.4', max_price_per_hour = 0.4")
 		require.Equal(t, "No pool and no worker can run it: it needs testcard. It runs only where a worker costs at most $0.4 per hour, its maxPricePerHour.",

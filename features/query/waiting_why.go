@@ -68,7 +68,8 @@ var endless = []WaitingCode{WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPau
 func (s *situation) whyNotQueued(job *models.Job) (reasons []WaitingReason) {
 	if b, blocked := s.blocking[job.ID]; blocked && job.Status == models.JobBlocked {
 		reasons = append(reasons, WaitingReason{Code: WaitDependency,
-			Message:     fmt.Sprintf("%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "), more(b.Count-len(b.Jobs))),
+			Message: fmt.Sprintf("%s must complete first: %s%s.", text.Count(b.Count, "job"), strings.Join(b.Jobs, ", "),
+				more(b.Count-len(b.Jobs))),
 			Consequence: "It is not queued before that.",
 			Change:      "If one of them fails for good, this job fails, too, unless its policy for that job is CONTINUE.",
 		})

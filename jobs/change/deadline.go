@@ -19,11 +19,11 @@ import (
 // A job with FinishBy waits for cheap capacity while it has slack: while it could still lose a
 // worker and be complete in time. Without slack the scaler boots a worker for it at once: a cheap one if
 // the loss of that would hardly make the job late, because such workers live long or it renders in much
-// less time than it may, and otherwise one of on-demand capacity. While such capacity has no room, because it is busy, refused, paused or does
-// not boot, it runs on any: that may be taken away, but a job that waits is late for certain. Once FinishBy is
-// past it runs anywhere: it cannot be saved any more, and must not wait for capacity that may never
-// come. Its slack is reckoned when it enters a queue, and again when it should end. A running job
-// stays where it is.
+// less time than it may, and otherwise one of on-demand capacity. While such capacity has no room, because
+// it is busy, refused, paused or does not boot, it runs on any: that may be taken away, but a job that
+// waits is late for certain. Once FinishBy is past it runs anywhere: it cannot be saved any more, and must
+// not wait for capacity that may never come. Its slack is reckoned when it enters a queue, and again when
+// it should end. A running job stays where it is.
 
 const (
 	// slackReserve is what a start takes beyond that: to fetch the checkpoint and upload the video,
@@ -120,7 +120,8 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 // possible returns how many workers of a kind there are, or can be at another time.
 func possible(c capacity.Capacity) int { return c.Booting + c.Idle + c.Busy + c.Most }
 
-// has reports whether there is capacity for what a job may need. Which capacity has a larger GPU is not known here: a job that needs one may run on any.
+// has reports whether there is capacity for what a job may need. Which capacity has a larger GPU is not
+// known here: a job that needs one may run on any.
 func (p *Pace) has(job *models.Job, needs models.Needs, room func(capacity.Capacity) int) bool {
 	q := job.Queue()
 	return job.GPURank == 0 && slices.ContainsFunc(p.newWorkers.Capacity, func(c capacity.Capacity) bool {
