@@ -104,7 +104,7 @@ func (s *situation) whyNoWorker(job *models.Job, c supply) WaitingReason {
 	case c.Unmanaged == c.Most && c.Busy+c.Quarantined == 0:
 		return WaitingReason{Code: WaitCapacityExhausted,
 			Message:     "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents.",
-			Consequence: "It cannot start before one has.", Change: "Somebody starts an agent for one of these pools."}
+			Consequence: "It starts once one has registered.", Change: "An operator starts an agent for one of these pools."}
 	}
 	reason := WaitingReason{Code: WaitCapacityExhausted, Message: fmt.Sprintf("%s; pool maximum is %d%s.", none(c), c.Most, withheld(c)),
 		Consequence: "It cannot start before one of them is free.", Change: "An operator raises the maximum of a pool that can run it."}

@@ -102,14 +102,14 @@ func (s *situation) whyStopped(job *models.Job) (reasons []WaitingReason) {
 		reasons = append(reasons, WaitingReason{Code: WaitHalted,
 			Message: fmt.Sprintf("An operator has halted the starts of all jobs since %s: %s.", text.Moment(halt.Since.UTC(), s.now),
 				strings.TrimSuffix(halt.Reason, ".")),
-			Consequence: "No job starts. Those that run go on, and this one keeps its place.", Change: "An operator resumes the starts.",
+			Consequence: "No job starts. Running jobs continue, and this one keeps its place.", Change: "An operator resumes the starts.",
 			Stop: &Stop{What: "The starts of all jobs are halted", By: halt.By, At: halt.Since, Reason: halt.Reason}})
 	}
 	if pause := s.pauseOf(job); pause != nil {
 		queue, of := strings.ToLower(string(job.Lane))+" lane", lo.Ternary(pause.Model == "", "", " for "+job.Model)
 		what := "The " + queue + " is paused" + of
 		reasons = append(reasons, WaitingReason{Code: WaitQueuePaused, Message: what + ".",
-			Consequence: "None of its jobs starts. Those that run go on, and this one keeps its place.",
+			Consequence: "None of its jobs starts. Running jobs continue, and this one keeps its place.",
 			Change:      "An operator resumes the " + queue + of + ".",
 			Stop:        &Stop{What: what, Lane: job.Lane, By: pause.By, At: pause.At, Reason: pause.Reason}})
 	}

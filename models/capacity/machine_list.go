@@ -64,7 +64,8 @@ type MachineMark struct {
 
 // ListBilledMachines returns machines older than after, or from the newest if it is zero, newest first.
 // What they were paid for is the sum of the same parts as models.Paid.
-func ListBilledMachines(ctx context.Context, db bun.IDB, f MachineFilter, after MachineMark, limit int) (found []*BilledMachine, err error) {
+func ListBilledMachines(ctx context.Context, db bun.IDB, f MachineFilter, after MachineMark, limit int) (
+	found []*BilledMachine, err error) {
 	page := db.NewSelect().Model((*Machine)(nil)).ColumnExpr("m.*, machine_state(m) AS state").
 		OrderExpr("m.asked_at DESC, m.id DESC").Limit(int64(limit))
 	if f.PoolID != "" {
