@@ -125,7 +125,8 @@ func rootCommand() *cobra.Command {
 		jobs.CancelCommand(), jobs.RetryCommand(), jobs.DeleteCommand(), jobs.Command(), operations.BulkCommand(), workflows.SchedulesCommand(),
 		workflows.Command(), workflows.StoryboardCommand(), submission.EstimateCommand(), fleet.ModelsCommand(), operations.WebhooksCommand())
 	addGroup(root, "fleet", operations.TopCommand(), operations.AttentionCommand(), fleet.WorkersCommand(), fleet.PoolsCommand(),
-		fleet.MachinesCommand(), fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(), operations.DeadLettersCommand(), operations.AlertsCommand(),
+		fleet.MachinesCommand(), fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(),
+		operations.DeadLettersCommand(), operations.AlertsCommand(),
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),

@@ -154,7 +154,8 @@ func TestPlanTriesAPoolWithFewMachines(t *testing.T) {
 
 	untried := of(many, 1, same)
 	require.Equal(t, 10, untried.workers)
-	require.Equal(t, "40 waiting jobs need 40 workers; none of its machines has started yet, and no more than 10 boot until one has.", untried.reason)
+	require.Equal(t, "40 waiting jobs need 40 workers; none of its machines has started yet, and no more than 10 boot until one has.",
+		untried.reason)
 	require.Equal(t, 10, of(many, 1, same, models.WorkerBooting, models.WorkerBooting).workers, "those that boot count")
 	require.Equal(t, 20, of(many, 2, same).workers, "with two workers each")
 	require.Equal(t, 40, of(many, 1, func(p *poolState) { p.start = NewStart(60, 0) }).workers, "some have booted before")

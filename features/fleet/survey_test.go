@@ -119,7 +119,8 @@ func TestSurvey(t *testing.T) {
 	t.Run("EndsAWorkerWhoseLastSignOfLifeWasWrittenLate", func(t *testing.T) {
 		t.Parallel()
 		s, _, provider, pool := scaled(t, 1, 1)
-		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": &distant{failing: &failing{Provider: provider}}}}
+		cloud := &distant{failing: &failing{Provider: provider}}
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": cloud}}
 		after := func(seconds int) int {
 			age(t, s, scaler, time.Duration(seconds)*time.Second)
 			require.NoError(t, scaler.Scale(t.Context()))

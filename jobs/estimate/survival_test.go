@@ -54,7 +54,8 @@ func TestSurvival(t *testing.T) {
 			lives := rapid.SliceOf(rapid.Custom(func(rt *rapid.T) estimate.Life {
 				return estimate.Life{Lived: time.Duration(rapid.Int64Range(0, 1<<50).Draw(rt, "lived")), Taken: rapid.Bool().Draw(rt, "taken")}
 			})).Draw(rt, "lives")
-			s, a, b := estimate.NewSurvival(lives), time.Duration(rapid.Int64Range(-1, 1<<51).Draw(rt, "a")), time.Duration(rapid.Int64Range(-1, 1<<51).Draw(rt, "b"))
+			s, at := estimate.NewSurvival(lives), rapid.Int64Range(-1, 1<<51)
+			a, b := time.Duration(at.Draw(rt, "a")), time.Duration(at.Draw(rt, "b"))
 			require.LessOrEqual(rt, s.Lost(min(a, b)), s.Lost(max(a, b)))
 			require.GreaterOrEqual(rt, s.Lost(min(a, b)), 0.0)
 			require.LessOrEqual(rt, s.Lost(max(a, b)), 1.0)
@@ -66,7 +67,8 @@ func TestLateByLoss(t *testing.T) {
 	t.Parallel()
 
 	late := estimate.LateByLoss
-	require.InDelta(t, 0.5-0.01, late(100*time.Minute, 120*time.Minute, 120*time.Minute, 20*time.Minute), 1e-6, "half of the renders take longer than 100 minutes")
+	require.InDelta(t, 0.5-0.01, late(100*time.Minute, 120*time.Minute, 120*time.Minute, 20*time.Minute), 1e-6,
+		"half of the renders take longer than 100 minutes")
 	require.InDelta(t, 0, late(time.Minute, 2*time.Minute, time.Hour, 10*time.Minute), 1e-9, "there is time for both")
 	require.InDelta(t, 0, late(2*time.Hour, 3*time.Hour, -time.Hour, 10*time.Minute), 1e-6, "it is late in any case")
 	require.InDelta(t, 1, late(time.Hour, time.Hour, time.Hour+time.Minute, 2*time.Minute), 1e-9, "all renders take as long")
