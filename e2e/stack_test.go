@@ -82,6 +82,9 @@ func launch(data string, args ...string) (*stack, error) { return launchWith(nil
 // launchWith is launch with additional environment variables.
 func launchWith(env []string, data string, args ...string) (*stack, error) {
 	s := &stack{data: data, log: &strings.Builder{}}
+	if os.Getenv("REELAY_TEST_STORE") == "s3" {
+		args = append([]string{"--store", "s3"}, args...)
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err

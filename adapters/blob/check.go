@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"mime"
 	"strings"
@@ -48,6 +49,16 @@ func checkKey(key string) error {
 		}
 	}
 	return nil
+}
+
+// newChecksum returns a hash of the kind that this package compares.
+func newChecksum() hash.Hash32 { return crc32.New(castagnoli) }
+
+// uploadOf describes a small text.
+func uploadOf(key string, data []byte) jobs.Upload {
+	return jobs.Upload{
+		Key: key, ContentType: "text/plain", SizeBytes: int64(len(data)), Checksum: encodeChecksum(crc32.Checksum(data, castagnoli)),
+	}
 }
 
 func encodeChecksum(sum uint32) string {

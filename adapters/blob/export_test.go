@@ -1,6 +1,11 @@
 package blob
 
 import (
+	"context"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reelay/reelay/jobs"
+	"testing"
+
 	"net/http"
 	"time"
 )
@@ -10,7 +15,24 @@ const SmallUpload = smallUpload
 
 // HandlerWithStallLimit is Handler with that stallLimit.
 func (s *Store) HandlerWithStallLimit(limit time.Duration) http.Handler {
-	h := *s.handler.(*handler)
+	h := *s.handler
 	h.stallLimit = limit
 	return &h
+}
+
+// LimitSinglePut changes the size of the largest object that one request stores.
+func (s *Store) LimitSinglePut(size int64) { s.backend.(*s3Bucket).singlePut = size }
+
+// KeysIn returns the keys in a file of Amazon's form.
+func KeysIn(file string) *credentials.Credentials {
+	return credentials.New(&keysFile{FileAWSCredentials: credentials.FileAWSCredentials{Filename: file}})
+}
+
+// DirectUpload signs a link that leads to the bucket.
+func (s *Store) DirectUpload(t *testing.T, u jobs.Upload) (string, map[string]string) {
+	link, headers, err := s.direct.signUpload(context.Background(), u, s.now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(link), headers
 }

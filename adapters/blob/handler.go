@@ -1,16 +1,14 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
-	"cloud.google.com/go/storage"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/jobs"
 )
@@ -36,8 +34,6 @@ func (r *refusal) Error() string { return r.message }
 func refuse(status int, format string, args ...any) error {
 	return &refusal{status: status, message: fmt.Sprintf(format, args...)}
 }
-
-var errStored = &refusal{http.StatusPreconditionFailed, "This object is stored already, and objects are never overwritten."}
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(http.ResponseWriter, *http.Request, terms) error{
@@ -67,8 +63,6 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, key string, err e
 		http.Error(w, fault.message, fault.status)
 	case errors.Is(err, jobs.ErrNoObject):
 		http.Error(w, "There is no such object: it was not stored yet, or it was deleted.", http.StatusNotFound)
-	case isStatus(err, http.StatusPreconditionFailed):
-		http.Error(w, errStored.message, errStored.status)
 	default:
 		if r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", key, "error", err)
@@ -82,36 +76,26 @@ func (h *handler) upload(w http.ResponseWriter, r *http.Request, granted terms) 
 	if err := checkRequest(r, granted); err != nil {
 		return err
 	}
-	if granted.size > smallUpload {
+	if granted.size > smallUpload || !h.store.of(granted.key).enforces() {
 		if err := h.refuseStored(r.Context(), granted.key); err != nil {
 			return err
 		}
 	}
 
-	// An upload that is not closed is undone when its context ends. The context also ends when
-	// the store stalls.
+	// An upload is undone when its context ends. The context also ends when the store stalls.
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stalled := time.AfterFunc(h.stallLimit, cancel)
 	defer stalled.Stop()
-	object := h.store.bucket.Object(granted.key).If(storage.Conditions{DoesNotExist: true})
-	out := object.NewWriter(ctx)
-	out.ContentType = granted.contentType
-	out.SendCRC32C, out.CRC32C = true, granted.checksum
-	// Send everything in one request. With several, fake-gcs-server would forget the checksum
-	// after the first, and keep the parts of an interrupted upload.
-	out.ChunkSize = 0
 	body := &uploadBody{
 		from: r.Body, stallLimit: h.stallLimit, storeStalled: stalled,
 		size: granted.size, checksum: granted.checksum,
 	}
-	if _, err := io.CopyBuffer(out, body, make([]byte, min(granted.size+1, copyBytes))); err != nil {
-		return err
+	stored, err := h.store.of(granted.key).backend.write(ctx, granted.upload(), body)
+	if err != nil {
+		return cmp.Or(body.refused, err) // the sender's fault, if it is one, whatever the store made of it
 	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	w.Header().Set("ETag", etag(out.Attrs()))
+	w.Header().Set("ETag", stored.etag)
 	w.Header().Set("X-Goog-Hash", "crc32c="+encodeChecksum(granted.checksum))
 	w.WriteHeader(http.StatusOK)
 	return nil
@@ -125,9 +109,9 @@ const (
 )
 
 // refuseStored checks that no object has the key, before the client sends the bytes of its upload.
-// This only saves traffic: the write itself decides.
+// This only saves traffic, except for a bucket that overwrites objects: the write itself decides.
 func (h *handler) refuseStored(ctx context.Context, key string) error {
-	_, err := h.store.attrs(ctx, key)
+	_, err := h.store.stat(ctx, key)
 	switch {
 	case err == nil:
 		return errStored
@@ -160,15 +144,15 @@ func checkRequest(r *http.Request, granted terms) error {
 
 // download sends the object, or the range of it that r asks for.
 func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms) error {
-	attrs, err := h.store.attrs(r.Context(), granted.key)
+	attrs, err := h.store.stat(r.Context(), granted.key)
 	if err != nil {
 		return err
 	}
 	header := w.Header()
 	header.Set("Content-Type", attrs.ContentType)
 	header.Set("Content-Disposition", disposition(granted.filename))
-	header.Set("ETag", etag(attrs))
-	header.Set("X-Goog-Hash", "crc32c="+encodeChecksum(attrs.CRC32C))
+	header.Set("ETag", attrs.etag)
+	header.Set("X-Goog-Hash", "crc32c="+attrs.Checksum)
 	header.Set("Cache-Control", "private, max-age=0")
 	// An object is a customer's data on our own origin: a browser must run nothing in it.
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -177,20 +161,14 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request, granted terms
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &objectContent{
-		ctx: ctx, cancel: cancel, object: h.store.bucket.Object(granted.key), size: attrs.Size, stallLimit: h.stallLimit,
+		ctx: ctx, cancel: cancel, from: h.store.of(granted.key).backend, key: granted.key, size: attrs.SizeBytes, stallLimit: h.stallLimit,
 	}
 	defer content.Close()
-	tidyRange(r, attrs.Size)
-	http.ServeContent(w, r, "", attrs.Created, content)
+	tidyRange(r, attrs.SizeBytes)
+	http.ServeContent(w, r, "", attrs.createdAt, content)
 	if content.err != nil && r.Context().Err() == nil {
 		// The response has begun. Its missing end tells the client.
 		slog.ErrorContext(r.Context(), "object store failed", "method", r.Method, "key", granted.key, "error", content.err)
 	}
 	return nil
-}
-
-// etag changes with the object's generation. There is only one generation, unless the object
-// was deleted in between.
-func etag(attrs *storage.ObjectAttrs) string {
-	return strconv.Quote(strconv.FormatInt(attrs.Generation, 10))
 }

@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -36,7 +37,7 @@ func newLinkSigner(linkKey []byte) (linkSigner, error) {
 	return linkSigner{linkKey: linkKey}, nil
 }
 
-func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
+func (s linkSigner) signUpload(_ context.Context, u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
 	link := s.sign(http.MethodPut, u.Key, url.Values{
 		"expires": {strconv.FormatInt(expires.Unix(), 10)},
 		"type":    {u.ContentType},
@@ -46,12 +47,14 @@ func (s linkSigner) signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map
 	return link, map[string]string{"content-type": u.ContentType}, nil
 }
 
-func (s linkSigner) signDownload(key, filename string, expires time.Time) (jobs.Link, error) {
+func (s linkSigner) signDownload(_ context.Context, key, filename string, expires time.Time) (jobs.Link, error) {
 	return s.sign(http.MethodGet, key, url.Values{
 		"expires":  {strconv.FormatInt(expires.Unix(), 10)},
 		"filename": {filename},
 	}), nil
 }
+
+func (linkSigner) origin() string { return "" }
 
 func (s linkSigner) sign(method, key string, params url.Values) jobs.Link {
 	params.Set(signatureParam, base64.RawURLEncoding.EncodeToString(s.mac(method, key, params)))
@@ -82,6 +85,11 @@ type terms struct {
 	checksum    uint32
 	// For a download:
 	filename string
+}
+
+// upload is what the holder of an upload link may store.
+func (t terms) upload() jobs.Upload {
+	return jobs.Upload{Key: t.key, ContentType: t.contentType, SizeBytes: t.size, Checksum: encodeChecksum(t.checksum)}
 }
 
 // verify returns the terms of r's link. Its errors are refusals.

@@ -3,9 +3,14 @@ package blob_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reelay/reelay/internal/localstack"
 	"hash/crc32"
 	"io"
 	"net/http"
@@ -13,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,8 +52,53 @@ func serveEmulator(root string) {
 	server.Stop()
 }
 
-// emulator starts an emulator in this process.
+// onS3 reports whether these tests use an S3 server in place of an emulator of Google Cloud Storage. All links then
+// lead to the handler: TestS3 is about those that lead to the bucket.
+func onS3() bool { return os.Getenv("REELAY_TEST_STORE") == "s3" }
+
+// s3 is one server for all tests.
+var s3 struct {
+	sync.Mutex
+	*localstack.S3
+}
+
+// s3Folder contains what s3 stores.
+var s3Folder string
+
+// s3Bucket returns the place of the test's bucket, which it makes if it is new.
+func s3Bucket(t *testing.T) blob.Place {
+	s3.Lock()
+	defer s3.Unlock()
+	if s3.S3 == nil {
+		dir, err := os.MkdirTemp("", "s3-")
+		require.NoError(t, err)
+		s3Folder = dir
+		s3.S3, err = localstack.StartS3(context.Background(), localstack.S3Config{Dir: dir, Bucket: "clips"})
+		require.NoError(t, err)
+		testrun.AtEnd(func() {
+			_ = s3.Stop(context.Background())
+			_ = os.RemoveAll(dir)
+		})
+	}
+	sum := sha256.Sum256([]byte(t.Name()))
+	place := blob.Place{
+		Kind: blob.KindS3, Bucket: "test-" + hex.EncodeToString(sum[:8]), Endpoint: s3.Endpoint(), Region: s3.Region(), Addressing: "path",
+		Links: blob.LinksAuto,
+	}
+	require.NoError(t, s3.MakeBucket(place.Bucket))
+	return place
+}
+
+func s3Keys() *credentials.Credentials {
+	access, secret := s3.Keys()
+	return credentials.NewStaticV4(access, secret, "")
+}
+
+// emulator starts an emulator in this process, or returns the address of the S3 server.
 func emulator(t *testing.T) string {
+	if onS3() {
+		return s3Bucket(t).Endpoint
+	}
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{StorageRoot: t.TempDir(), Scheme: "http"})
 	require.NoError(t, err)
 	t.Cleanup(server.Stop)
@@ -56,6 +107,9 @@ func emulator(t *testing.T) string {
 
 // emulatorProcess starts an emulator in another process.
 func emulatorProcess(t *testing.T) string {
+	if onS3() {
+		return emulator(t)
+	}
 	process := exec.CommandContext(t.Context(), os.Args[0])
 	process.Env = append(os.Environ(), emulatorRoot+"="+t.TempDir())
 	stdin, err := process.StdinPipe()
@@ -90,20 +144,28 @@ func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 
 // serveAt is serve with a clock; nil is the clock of this process.
 func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now func() time.Time) served {
-	s := served{answered: make(chan struct{}, 100)}
+	config := blob.Config{
+		Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
+	}
+	if onS3() {
+		config.Place, config.Keys = s3Bucket(t), s3Keys()
+		config.Place.Endpoint, config.Place.Links = emulatorHost, blob.LinksAPI
+	}
+	store, err := blob.Open(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.Prove(t.Context()))
+	return serveStore(t, store, stallLimit)
+}
+
+// serveStore serves the links of a store that do not lead to its bucket.
+func serveStore(t *testing.T, store *blob.Store, stallLimit time.Duration) served {
+	s := served{Store: store, answered: make(chan struct{}, 100)}
 	s.server = httptest.NewServer(httpguard.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { s.answered <- struct{}{} }()
 		s.HandlerWithStallLimit(stallLimit).ServeHTTP(w, r)
 	}), func(*http.Request) httpguard.Limits { return httpguard.Limits{Stall: stallLimit, Write: stallLimit} }))
-	var err error
-	s.Store, err = blob.Open(t.Context(), blob.Config{
-		Bucket: "clips", EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		s.server.Close()
-		require.NoError(t, s.Close())
-	})
+	t.Cleanup(s.server.Close)
 	return s
 }
 

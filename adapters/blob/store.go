@@ -1,41 +1,59 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"cloud.google.com/go/storage"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/jobs"
-	"google.golang.org/api/googleapi"
-	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
+)
+
+var (
+	_ doctor.ExaminedObjects = (*Store)(nil)
+	_ jobs.InputObjects      = (*Store)(nil)
 )
 
 const (
 	// callTimeout bounds one call to the store with all its tries, and tryTimeout one try.
 	callTimeout = 10 * time.Second
 	tryTimeout  = 3 * time.Second
+	// writeTimeout bounds the writing of a whole object.
+	writeTimeout = time.Minute
 	// firstPause is the maximum pause after the first try. The maximum doubles with each try.
 	firstPause = 200 * time.Millisecond
-	// maxTTL is the maximum life of a V4 signed URL.
+	// maxTTL is the maximum life of a signed URL, of Google as of Amazon.
 	maxTTL = 7 * 24 * time.Hour
+	// maxIdleConns is how many idle connections to a store are kept, as many as Google's library
+	// keeps.
+	maxIdleConns = 100
 )
 
 // Config locates the object store.
 type Config struct {
-	// Bucket is the bucket that holds every object.
-	Bucket string
+	// Place is the bucket that holds every object, except those in Folders.
+	Place Place
+	// Folders are beginnings of keys, such as checkpoints/, whose objects have a bucket of their own.
+	Folders map[string]Place
 	// EmulatorHost is the emulator to use instead of Google Cloud Storage, as host:port or a
-	// URL, which may contain a user and a password. LinkKey is for its links only.
+	// URL, which may contain a user and a password.
 	EmulatorHost string
-	// LinkKey signs the links: 32 random bytes, the same in every process.
+	// LinkKey signs the links to Handler: 32 random bytes, the same in every process.
 	LinkKey []byte
+
+	// Keys are for S3; nil stands for the usual ones, see usualKeys.
+	Keys *credentials.Credentials
 
 	// Now is the clock by which links are signed and checked. It must be the same in every
 	// process. Nil means the clock of this process.
@@ -44,133 +62,119 @@ type Config struct {
 
 // Store is a bucket and the links into it. It implements jobs.Objects.
 type Store struct {
-	client  *storage.Client
-	bucket  *storage.BucketHandle
-	signer  signer
-	handler http.Handler
+	backend backend
+	place   Place
+	// folders are the stores of the folders that have buckets of their own.
+	folders map[string]*Store
+	// direct signs links to the bucket itself; nil if it enforces no terms.
+	direct  signer
+	links   linkSigner
+	handler *handler
 	now     func() time.Time
-}
-
-// signer makes links whose terms are enforced by the store or by Handler.
-type signer interface {
-	// signUpload returns the link and the headers that the upload must send.
-	signUpload(u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error)
-	signDownload(key, filename string, expires time.Time) (jobs.Link, error)
+	// proof is what the bucket was found to enforce; nil until it was asked, and always for Google.
+	proof atomic.Pointer[Proof]
+	// proved is when ProvePass succeeded last.
+	proved time.Time
 }
 
 // Open connects to the bucket of cfg. An emulator's bucket is created if it is
-// missing; a real one must exist. opts are for the storage client: without
-// them, Google's default credentials are used.
+// missing; a real one must exist. opts are for Google's client: without
+// them, Google's default credentials are used. S3 uses Amazon's usual ones.
 func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store, error) {
-	if cfg.Bucket == "" {
-		return nil, errors.New("open the object store: no bucket is named; set GCS_BUCKET")
+	if cfg.Place.Bucket == "" {
+		return nil, errors.New("open the object store: no bucket is named; set REELAY_STORE or GCS_BUCKET")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	open := openGoogle
-	if cfg.EmulatorHost != "" {
-		open = openEmulator
-	}
 	store, err := open(ctx, cfg, opts)
 	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", cfg.Bucket, err)
+		return nil, fmt.Errorf("open bucket %s: %w", cfg.Place.Bucket, err)
+	}
+	for folder, place := range cfg.Folders {
+		one := cfg
+		one.Place, one.Folders = place, nil
+		if store.folders[folder], err = Open(ctx, one, opts...); err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
 	}
 	return store, nil
 }
 
-// withoutTelemetry turns off the library's measurements: nothing exports them.
-var withoutTelemetry = option.WithTelemetryDisabled()
-
-func openGoogle(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
-	client, err := storage.NewClient(ctx, append([]option.ClientOption{withoutTelemetry}, opts...)...)
-	if err != nil {
-		return nil, err
+// of returns the store of an object.
+func (s *Store) of(key string) *Store {
+	for folder, store := range s.folders {
+		if strings.HasPrefix(key, folder) {
+			return store
+		}
 	}
-	bucket := client.Bucket(cfg.Bucket)
-	return &Store{client: client, bucket: bucket, signer: googleSigner{bucket}, handler: http.NotFoundHandler(), now: cfg.Now}, nil
+	return s
 }
 
-func openEmulator(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
+// all returns the stores of all buckets.
+func (s *Store) all() []*Store { return append([]*Store{s}, slices.Collect(maps.Values(s.folders))...) }
+
+func open(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
 	links, err := newLinkSigner(cfg.LinkKey)
 	if err != nil {
 		return nil, err
 	}
-	host := cfg.EmulatorHost
-	if !strings.Contains(host, "://") {
-		host = "http://" + host
-	}
-	endpoint, err := url.Parse(host)
-	if err != nil || endpoint.Host == "" {
-		return nil, errors.New("STORAGE_EMULATOR_HOST is not the address of an emulator") // it may contain a password
-	}
-	user := endpoint.User
-	endpoint.User = nil
-	opts = append([]option.ClientOption{
-		withoutTelemetry, option.WithEndpoint(endpoint.JoinPath("/storage/v1/").String()), storage.WithJSONReads(),
-		option.WithHTTPClient(&http.Client{Transport: emulatorTransport(user)}),
-	}, opts...)
-	client, err := storage.NewClient(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	store := &Store{client: client, bucket: client.Bucket(cfg.Bucket), signer: links, now: cfg.Now}
-	store.handler = &handler{store: store, links: links, stallLimit: stallLimit}
-	if err := store.createBucket(ctx); err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return store, nil
-}
-
-// emulatorTransport sends a user's password with each request.
-func emulatorTransport(user *url.Userinfo) http.RoundTripper {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = maxIdleEmulator
-	if user == nil {
-		return transport
-	}
-	return authenticated{transport, user}
-}
-
-// maxIdleEmulator is how many idle connections to an emulator are kept, as many as the library
-// keeps to Google.
-const maxIdleEmulator = 100
-
-type authenticated struct {
-	http.RoundTripper
-	user *url.Userinfo
-}
-
-func (a authenticated) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	password, _ := a.user.Password()
-	r.SetBasicAuth(a.user.Username(), password)
-	return a.RoundTripper.RoundTrip(r)
-}
-
-func (s *Store) createBucket(ctx context.Context) error {
-	return s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
-		if _, err := bucket.Attrs(ctx); !errors.Is(err, storage.ErrBucketNotExist) {
-			return err
+	s := &Store{place: cfg.Place, folders: map[string]*Store{}, links: links, now: cfg.Now}
+	s.handler = &handler{store: s, links: links, stallLimit: stallLimit}
+	switch {
+	case cfg.Place.Kind == KindS3:
+		bucket, err := openS3(ctx, cfg)
+		if err != nil {
+			return nil, err
 		}
-		err := bucket.Create(ctx, "reelay", nil)
-		if isStatus(err, http.StatusConflict) { // another process was first
-			return nil
+		s.backend, s.direct = bucket, bucket
+	case cfg.EmulatorHost != "":
+		bucket, err := openEmulator(ctx, cfg, opts)
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
+		s.backend = bucket
+		if err := s.try(ctx, bucket.createBucket); err != nil {
+			return nil, errors.Join(err, bucket.close())
+		}
+	default:
+		bucket, err := openGoogle(ctx, cfg, opts)
+		if err != nil {
+			return nil, err
+		}
+		s.backend, s.direct = bucket, googleSigner{bucket}
+	}
+	if cfg.Place.Links == LinksAPI {
+		s.direct = nil
+	}
+	return s, nil
 }
 
 // Close ends the connections to the store.
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error {
+	var errs []error
+	for _, store := range s.all() {
+		if store != nil {
+			errs = append(errs, store.backend.close())
+		}
+	}
+	return errors.Join(errs...)
+}
 
-// Handler serves the links of a store on an emulator. Mount it at /objects/. For a store on
-// Google Cloud Storage it only answers 404, because links do not lead here.
+// Handler serves the links that do not lead to the bucket. Mount it at /objects/.
 func (s *Store) Handler() http.Handler { return s.handler }
+
+// Origin returns the scheme and host of links to videos, or "" if they lead to Handler.
+func (s *Store) Origin() string {
+	if s.direct == nil {
+		return ""
+	}
+	return s.direct.origin()
+}
 
 // LinkUpload signs a link that stores u once, if its key is unused, and only with the size,
 // type and checksum of u.
-func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) (jobs.UploadLink, error) {
+func (s *Store) LinkUpload(ctx context.Context, u jobs.Upload, ttl time.Duration) (jobs.UploadLink, error) {
 	if err := checkUpload(u); err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %q: %w", u.Key, err)
 	}
@@ -178,16 +182,28 @@ func (s *Store) LinkUpload(_ context.Context, u jobs.Upload, ttl time.Duration) 
 	if err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
 	}
-	link, headers, err := s.signer.signUpload(u, expires)
+	link, headers, err := s.of(u.Key).uploadSigner(u).signUpload(ctx, u, expires)
 	if err != nil {
 		return jobs.UploadLink{}, fmt.Errorf("link the upload of %s: %w", u.Key, err)
 	}
 	return jobs.UploadLink{Link: link, Method: http.MethodPut, Headers: headers, ExpiresAt: expires}, nil
 }
 
+// uploadSigner returns the signer of u's link: the bucket's if the bucket is known to enforce the
+// link's terms.
+func (s *Store) uploadSigner(u jobs.Upload) signer {
+	if s.direct == nil || s.place.Kind == KindS3 && u.SizeBytes > maxSinglePut || !s.enforces() {
+		return s.links
+	}
+	return s.direct
+}
+
+// enforces reports whether the bucket is known to enforce the terms of writes.
+func (s *Store) enforces() bool { return s.place.Kind != KindS3 || s.proof.Load().enforces() }
+
 // LinkDownload signs a link to read an object, whole or in ranges. It does not check that the
 // object exists.
-func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.Duration) (jobs.Link, error) {
+func (s *Store) LinkDownload(ctx context.Context, key, filename string, ttl time.Duration) (jobs.Link, error) {
 	if err := checkKey(key); err != nil {
 		return "", fmt.Errorf("link the download of %q: %w", key, err)
 	}
@@ -195,7 +211,11 @@ func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.D
 	if err != nil {
 		return "", fmt.Errorf("link the download of %s: %w", key, err)
 	}
-	link, err := s.signer.signDownload(key, filename, expires)
+	var by signer = s.links
+	if direct := s.of(key).direct; direct != nil {
+		by = direct
+	}
+	link, err := by.signDownload(ctx, key, filename, expires)
 	if err != nil {
 		return "", fmt.Errorf("link the download of %s: %w", key, err)
 	}
@@ -205,24 +225,51 @@ func (s *Store) LinkDownload(_ context.Context, key, filename string, ttl time.D
 // Stat returns the attributes of the object under key, or jobs.ErrNoObject. An object is
 // visible only once it is complete.
 func (s *Store) Stat(ctx context.Context, key string) (jobs.Object, error) {
-	attrs, err := s.attrs(ctx, key)
+	attrs, err := s.stat(ctx, key)
 	if err != nil {
 		return jobs.Object{}, fmt.Errorf("stat object %s: %w", key, err)
 	}
-	return jobs.Object{
-		SizeBytes:   attrs.Size,
-		Checksum:    encodeChecksum(attrs.CRC32C),
-		ContentType: attrs.ContentType,
-	}, nil
+	return attrs.Object, nil
+}
+
+func (s *Store) stat(ctx context.Context, key string) (attrs attributes, err error) {
+	s = s.of(key)
+	err = s.try(ctx, func(ctx context.Context) (err error) {
+		attrs, err = s.backend.stat(ctx, key)
+		return err
+	})
+	if err == nil && attrs.Checksum == "" {
+		// Only objects that were copied into the bucket by other programs have none.
+		attrs.Checksum, err = s.hash(ctx, key)
+	}
+	return attrs, err
+}
+
+// hash reads an object to learn its checksum.
+func (s *Store) hash(ctx context.Context, key string) (string, error) {
+	object, err := s.backend.read(ctx, key, 0, -1)
+	if err != nil {
+		return "", err
+	}
+	defer object.Close()
+	sum := newChecksum()
+	if _, err := io.Copy(sum, object); err != nil {
+		return "", err
+	}
+	return encodeChecksum(sum.Sum32()), nil
 }
 
 // Delete removes the object under key. It returns nil if there is none.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	err := s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
-		return bucket.Object(key).Delete(ctx)
-	})
-	if err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
-		return fmt.Errorf("delete object %s: %w", key, err)
+	places := []*Store{s}
+	if own := s.of(key); own != s { // also one of the time before the folder had a bucket of its own
+		places = append(places, own)
+	}
+	for _, s := range places {
+		err := s.try(ctx, func(ctx context.Context) error { return s.backend.remove(ctx, key) })
+		if err != nil && !errors.Is(err, jobs.ErrNoObject) {
+			return fmt.Errorf("delete object %s: %w", key, err)
+		}
 	}
 	return nil
 }
@@ -230,59 +277,70 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 // List returns at most limit objects, from 1 to 999, whose keys come after the given one,
 // ordered by key. It omits uploads in progress.
 func (s *Store) List(ctx context.Context, after string, limit int) ([]jobs.StoredObject, error) {
-	query := &storage.Query{StartOffset: after} // the store includes this key
-	err := query.SetAttrSelection([]string{"Name", "Size", "Created"})
-	var found []jobs.StoredObject
-	if err == nil {
-		err = s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) (err error) {
-			found, err = list(bucket.Objects(ctx, query), after, limit)
+	var all []jobs.StoredObject
+	for _, store := range s.all() {
+		err := store.try(ctx, func(ctx context.Context) error {
+			found, err := store.backend.list(ctx, after, limit)
+			if err == nil {
+				all = append(all, found...)
+			}
 			return err
 		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list objects after %q: %w", after, err)
-	}
-	return found, nil
-}
-
-func list(objects *storage.ObjectIterator, after string, limit int) ([]jobs.StoredObject, error) {
-	objects.PageInfo().MaxSize = limit + 1
-	var found []jobs.StoredObject
-	for len(found) < limit {
-		attrs, err := objects.Next()
-		if errors.Is(err, iterator.Done) {
-			break
-		}
 		if err != nil {
-			return nil, err
-		}
-		if attrs.Name != after {
-			found = append(found, jobs.StoredObject{Key: attrs.Name, SizeBytes: attrs.Size, CreatedAt: attrs.Created})
+			return nil, fmt.Errorf("list objects after %q: %w", after, err)
 		}
 	}
-	return found, nil
+	slices.SortFunc(all, func(a, b jobs.StoredObject) int { return strings.Compare(a.Key, b.Key) })
+	return all[:min(limit, len(all))], nil
 }
 
-func (s *Store) attrs(ctx context.Context, key string) (attrs *storage.ObjectAttrs, err error) {
-	err = s.try(ctx, func(ctx context.Context, bucket *storage.BucketHandle) error {
-		attrs, err = bucket.Object(key).Attrs(ctx)
-		return err
-	})
-	if errors.Is(err, storage.ErrObjectNotExist) {
-		return nil, jobs.ErrNoObject
+// Open reads the first size bytes of the object under key, or returns
+// jobs.ErrNoObject.
+func (s *Store) Open(ctx context.Context, key string, size int64) (io.ReadCloser, error) {
+	// The client does not verify the checksum of a range, and the caller wants to examine the
+	// bytes as they are.
+	return s.OpenRange(ctx, key, 0, size)
+}
+
+// OpenRange reads size bytes of the object under key from offset on, or fewer if it ends before. It
+// returns jobs.ErrNoObject if there is none.
+func (s *Store) OpenRange(ctx context.Context, key string, offset, size int64) (io.ReadCloser, error) {
+	object, err := s.of(key).backend.read(ctx, key, offset, size)
+	if err != nil {
+		return nil, fmt.Errorf("open object %s: %w", key, err)
 	}
-	return attrs, err
+	return object, nil
+}
+
+// Write stores a whole object under an unused key, or nothing. The store compares its
+// checksum.
+func (s *Store) Write(ctx context.Context, u jobs.Upload, data []byte) error {
+	if err := checkUpload(u); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if _, err := s.of(u.Key).backend.write(ctx, u, bytes.NewReader(data)); err != nil {
+		return fmt.Errorf("write object %s: %w", u.Key, err)
+	}
+	return nil
+}
+
+// Put writes a small object under an unused key.
+func (s *Store) Put(ctx context.Context, key string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.Write(ctx, uploadOf(key, data), data)
 }
 
 // try makes a repeatable call until the store answers it. If the store is overloaded,
 // unreachable or silent, it tries again after a pause. It returns the error of the last try.
-func (s *Store) try(ctx context.Context, call func(context.Context, *storage.BucketHandle) error) error {
+func (s *Store) try(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	bucket := s.bucket.Retryer(storage.WithPolicy(storage.RetryNever)) // the library would wait for a silent store
 	for pause := firstPause; ; pause *= 2 {
-		err := callOnce(ctx, bucket, call)
-		if err == nil || !storage.ShouldRetry(err) && !errors.Is(err, context.DeadlineExceeded) {
+		err := callOnce(ctx, call)
+		if err == nil || !s.backend.repeatable(err) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		select {
@@ -293,21 +351,16 @@ func (s *Store) try(ctx context.Context, call func(context.Context, *storage.Buc
 	}
 }
 
-func callOnce(ctx context.Context, bucket *storage.BucketHandle, call func(context.Context, *storage.BucketHandle) error) error {
+func callOnce(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	return call(ctx, bucket)
+	return call(ctx)
 }
 
-// expiry returns the end of a link in whole seconds, which both kinds of links use.
+// expiry returns the end of a link in whole seconds, which all kinds of links use.
 func expiry(now time.Time, ttl time.Duration) (time.Time, error) {
 	if ttl <= 0 || ttl > maxTTL {
 		return time.Time{}, fmt.Errorf("a link lives up to %s, not %s", maxTTL, ttl)
 	}
 	return now.Add(ttl).UTC().Truncate(time.Second), nil
-}
-
-func isStatus(err error, status int) bool {
-	var answer *googleapi.Error
-	return errors.As(err, &answer) && answer.Code == status
 }

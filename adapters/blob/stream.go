@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"os"
 	"time"
-
-	"cloud.google.com/go/storage"
 )
 
 // uploadBody reads an upload. It ends with io.EOF only if the upload is complete and has the
@@ -22,29 +20,38 @@ type uploadBody struct {
 
 	size, received int64
 	checksum, sum  uint32
+	// refused is the refusal with which the body ended, or nil.
+	refused error
 }
 
 // Read fails with 408 if the sender stalls: the server sets a deadline for each read.
 func (b *uploadBody) Read(p []byte) (int, error) {
 	b.storeStalled.Stop()
 	defer b.storeStalled.Reset(b.stallLimit)
+	n, err := b.read(p)
+	if err != nil && err != io.EOF {
+		b.refused = err
+	}
+	return n, err
+}
+
+// read withholds the last bytes if the checksum is wrong: a store that does not compare checksums must
+// not get a whole object.
+func (b *uploadBody) read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.received += int64(n)
 	b.sum = crc32.Update(b.sum, castagnoli, p[:n])
 	switch {
-	case err == nil:
-		return n, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, refuse(http.StatusRequestTimeout, "The upload stalled after %d of %d bytes. Nothing was stored; send it again.", b.received,
 			b.size)
-	case err != io.EOF || b.received != b.size:
+	case err != nil && (err != io.EOF || b.received != b.size):
 		return n, refuse(http.StatusBadRequest, "The upload ended after %d of %d bytes. Nothing was stored; send it again.", b.received, b.size)
-	}
-	if b.sum != b.checksum {
-		return n, refuse(http.StatusBadRequest, "The bytes received have CRC32C %s, but this link is for %s. Nothing was stored; send it again.",
+	case b.received == b.size && b.sum != b.checksum:
+		return 0, refuse(http.StatusBadRequest, "The bytes received have CRC32C %s, but this link is for %s. Nothing was stored; send it again.",
 			encodeChecksum(b.sum), encodeChecksum(b.checksum))
 	}
-	return n, io.EOF
+	return n, err
 }
 
 // objectContent is an object for http.ServeContent. It fetches nothing before the first Read
@@ -52,12 +59,13 @@ func (b *uploadBody) Read(p []byte) (int, error) {
 type objectContent struct {
 	ctx        context.Context
 	cancel     func()
-	object     *storage.ObjectHandle
+	from       backend
+	key        string
 	size       int64
 	stallLimit time.Duration
 
 	offset int64
-	reader *storage.Reader
+	reader io.ReadCloser
 	err    error // the store's error
 }
 
@@ -65,7 +73,7 @@ type objectContent struct {
 func (c *objectContent) Read(p []byte) (int, error) {
 	defer time.AfterFunc(c.stallLimit, c.cancel).Stop()
 	if c.reader == nil {
-		c.reader, c.err = c.object.NewRangeReader(c.ctx, c.offset, -1)
+		c.reader, c.err = c.from.read(c.ctx, c.key, c.offset, -1)
 		if c.err != nil {
 			return 0, c.err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,6 +36,7 @@ func Main(run func() int) {
 	if slices.Contains(os.Args, "-test.paniconexit0") { // `go test` started it
 		go endWith(os.Getppid())
 	}
+	findPrograms()
 	removeDir, err := ownTempDir()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
@@ -46,6 +48,19 @@ func Main(run func() int) {
 	}
 	removeDir()
 	os.Exit(code)
+}
+
+// findPrograms lets tests find, after all others, the programs that tasks built into bin, such as an S3
+// server.
+func findPrograms() {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, absent := os.Stat(filepath.Join(dir, "go.mod")); absent == nil {
+			_ = os.Setenv("PATH", os.Getenv("PATH")+string(os.PathListSeparator)+filepath.Join(dir, "bin"))
+			return
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // endWith ends the process when its parent has ended. The processes that the tests started

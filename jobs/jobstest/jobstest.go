@@ -10,10 +10,12 @@ import (
 	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/remote"
 	"github.com/reelay/reelay/features/alert"
@@ -232,20 +234,31 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	return s
 }
 
+// openObjects opens an object store in dir: an emulator of Google Cloud Storage, or an S3 server if
+// REELAY_TEST_STORE is s3.
 func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	t.Helper()
-	emulator, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
-	require.NoError(t, err)
-	t.Cleanup(func() { emulator.Stop(context.Background()) })
-
+	config := blob.Config{LinkKey: bytes.Repeat([]byte{7}, 32)}
+	if os.Getenv("REELAY_TEST_STORE") == "s3" {
+		server, err := localstack.StartS3(t.Context(), localstack.S3Config{Dir: dir, Bucket: "reelay-test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { server.Stop(context.Background()) })
+		config.Place = blob.Place{Kind: blob.KindS3, Bucket: server.Bucket(), Endpoint: server.Endpoint(), Region: server.Region()}
+		access, secret := server.Keys()
+		config.Keys = credentials.NewStaticV4(access, secret, "")
+	} else {
+		emulator, err := localstack.StartObjects(localstack.ObjectsConfig{Dir: dir, Bucket: "reelay-test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { emulator.Stop(context.Background()) })
+		config.Place, config.EmulatorHost = blob.Place{Kind: blob.KindGoogle, Bucket: emulator.Bucket()}, emulator.Host()
+	}
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	store, err := blob.Open(t.Context(), blob.Config{
-		Bucket: emulator.Bucket(), EmulatorHost: emulator.Host(), LinkKey: bytes.Repeat([]byte{7}, 32),
-	})
+	store, err := blob.Open(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
+	require.NoError(t, store.Prove(t.Context()))
 	mux.Handle("/objects/", store.Handler())
 	return store, server.URL
 }

@@ -57,7 +57,7 @@ func APICommand() *cobra.Command {
 		Short: "Serve the API and the console",
 		Long: "Serves GraphQL, the console and links to objects. It is stateless: run as many processes as you need.\n" +
 			"On SIGTERM it finishes open requests and ends streams, so that clients reconnect elsewhere, within 10 s.\n" +
-			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
+			"Needs DATABASE_URL, REDIS_URL, REELAY_STORE and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return errNoQuery
@@ -153,6 +153,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
+	group.Go(func() error { return periodic.Every(ctx, "object store", proveSoon, s.objects.ProvePass) })
 	group.Go(func() error { return s.registry.Follow(ctx) })
 	group.Go(func() error { return periodic.Every(ctx, "estimates", estimate.RefreshEvery, s.estimates.Pass) })
 	group.Go(func() error {
@@ -217,7 +218,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		DeadLetters: s.deadLetters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName,
-		ObjectsOrigin: s.objectsOrigin(), Secure: strings.HasPrefix(publicURL, "https:"),
+		ObjectsOrigin: s.objects.Origin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
@@ -328,15 +329,6 @@ func (s *stack) monitor() http.Handler {
 	monitor := system.Monitor(s.asynq)
 	s.closers = append(s.closers, func() { monitor.Close() })
 	return monitor
-}
-
-// objectsOrigin returns the origin of links to objects if it is not this server. The
-// content security policy must allow videos from there.
-func (s *stack) objectsOrigin() string {
-	if s.cfg.emulatorHost != "" {
-		return ""
-	}
-	return "https://storage.googleapis.com"
 }
 
 // ready tells a load balancer whether this process can serve requests: whether PostgreSQL

@@ -29,16 +29,15 @@ import (
 
 // config is the configuration of a server process, from the environment and flags.
 type config struct {
-	listen       string
-	publicURL    string
-	databaseURL  string
-	databaseMax  int
-	redisURL     string
-	bucket       string
-	emulatorHost string
-	secretsFile  string
-	log          string
-	name         string
+	listen      string
+	publicURL   string
+	databaseURL string
+	databaseMax int
+	redisURL    string
+	objects     objectsConfig
+	secretsFile string
+	log         string
+	name        string
 	// sso is the single sign-on of the console.
 	sso ssoConfig
 	// consoleName tells this installation from others in the console; empty for none.
@@ -95,8 +94,7 @@ func readConfig() config {
 		databaseMax:   -1, // see check
 		redisURL:      env("REDIS_URL", ""),
 		metricsListen: env("REELAY_METRICS_LISTEN", ""),
-		bucket:        env("GCS_BUCKET", ""),
-		emulatorHost:  env("STORAGE_EMULATOR_HOST", ""),
+		objects:       readObjects(),
 		secretsFile:   env("REELAY_SECRETS_FILE", ""),
 		log:           env("REELAY_LOG", "text"),
 		name:          env("REELAY_NAME", ""),
@@ -258,10 +256,7 @@ func (c *config) checkStores(bad func(name, value, may string)) error {
 			wrong = append(wrong, errors.New("REDIS_URL is malformed: it must be redis://user:password@host:6379/0, or rediss:// for TLS"))
 		}
 	}
-	if c.bucket != "" && (len(c.bucket) < 3 || strings.ContainsAny(c.bucket, "/: ")) {
-		bad("GCS_BUCKET", c.bucket, "the name of a bucket, without gs://")
-	}
-	return errors.Join(wrong...)
+	return errors.Join(append(wrong, c.objects.check(bad))...)
 }
 
 // checkModels checks that the models, and their names in the Videos API, can be read.
@@ -337,12 +332,15 @@ func (c *config) need() error {
 	for name, value := range map[string]string{
 		"DATABASE_URL":        c.databaseURL,
 		"REDIS_URL":           c.redisURL,
-		"GCS_BUCKET":          c.bucket,
 		"REELAY_SECRETS_FILE": c.secretsFile,
 	} {
 		if value == "" {
 			wrong = append(wrong, fmt.Errorf("%s is not set: this process needs it (only `reelay up` starts its own stores)", name))
 		}
+	}
+	if !c.objects.named() {
+		wrong = append(wrong, errors.New("REELAY_STORE is not set: this process needs it, such as s3://BUCKET or gs://BUCKET "+
+			"(only `reelay up` starts its own stores)"))
 	}
 	return errors.Join(wrong...)
 }

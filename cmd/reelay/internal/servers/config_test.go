@@ -93,6 +93,37 @@ func TestModels(t *testing.T) {
 	})
 }
 
+func TestConfig_ReadsTheStores(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings map[string]string
+		says     string
+	}{
+		"OfS3":         {map[string]string{"REELAY_STORE": "s3://clips?region=eu-1", "REELAY_CHECKPOINT_STORE": "s3://fast?endpoint=http://10.0.0.1:9000"}, ""},
+		"OfGoogle":     {map[string]string{"GCS_BUCKET": "clips"}, ""},
+		"OrTwo":        {map[string]string{"GCS_BUCKET": "clips", "REELAY_STORE": "gs://clips"}, "REELAY_STORE and GCS_BUCKET are both set"},
+		"OrAFolder":    {map[string]string{"REELAY_STORE": "s3://clips/a?region=eu-1"}, "REELAY_STORE is wrong: it names a bucket only"},
+		"OrKeys":       {map[string]string{"REELAY_STORE": "s3://key:hunter2@clips"}, "REELAY_STORE is wrong: it must not contain keys"},
+		"OrHalfAKey":   {map[string]string{"REELAY_S3_SECRET_KEY": "hunter2"}, "must be set both or not at all"},
+		"Checkpoints'": {map[string]string{"REELAY_CHECKPOINT_STORE": "fast"}, "REELAY_CHECKPOINT_STORE is wrong: it must be gs://BUCKET or s3://BUCKET"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, setting := range []string{"REELAY_STORE", "GCS_BUCKET", "REELAY_CHECKPOINT_STORE", "REELAY_S3_ACCESS_KEY", "REELAY_S3_SECRET_KEY"} {
+				t.Setenv(setting, c.settings[setting])
+			}
+			cfg := readConfig()
+
+			err := cfg.check()
+
+			if c.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
+
 func TestConfig_ReportsAllErrorsAtOnce(t *testing.T) {
 	for name, value := range map[string]string{
 		"REELAY_LISTEN": "nowhere", "REELAY_PUBLIC_URL": "ftp://reelay.example", "REELAY_DATABASE_CONNECTIONS": "0",

@@ -33,14 +33,14 @@ func ControlCommand() *cobra.Command {
 		Use:   "control",
 		Short: "Run the background work: reaping, retries, the outbox",
 		Long: "Runs the periodic passes and the asynq tasks. It is stateless: run two or more.\n" +
-			"Needs DATABASE_URL, REDIS_URL, GCS_BUCKET and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
+			"Needs DATABASE_URL, REDIS_URL, REELAY_STORE and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := readConfig()
 			if err := cfg.need(); err != nil {
 				return err
 			}
-			if cfg.emulatorHost != "" && cfg.publicURL == "" {
+			if cfg.objects.emulatorHost != "" && cfg.publicURL == "" {
 				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks need it")
 			}
 			cfg.setUpLog()

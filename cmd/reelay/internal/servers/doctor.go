@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/cmd/reelay/internal/input"
@@ -42,7 +41,7 @@ func DoctorCommand() *cobra.Command {
 		Long: "Checks the guarantees of Reelay on a live system: its rows, its objects, Redis, and the configuration of\n" +
 			"the stores. It changes nothing, except that it writes one small object to the store and deletes it. Each\n" +
 			"finding says why it matters and what to do. See docs/operators/doctor.md.\n\n" +
-			"It finds the stores by DATABASE_URL, REDIS_URL, GCS_BUCKET and STORAGE_EMULATOR_HOST, or by the file that a\n" +
+			"It finds the stores by DATABASE_URL, REDIS_URL, REELAY_STORE and STORAGE_EMULATOR_HOST, or by the file that a\n" +
 			"running `reelay up` wrote to --data.\n\n" +
 			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
 			"everything.",
@@ -105,7 +104,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	objects, closeObjects := examinedObjects(ctx, cfg)
 	defer closeObjects()
 	index := s.notifier.Index
-	others := []doctor.Examiner{index.(*ready.Index)}
+	others := []doctor.Examiner{index.(*ready.Index), objects}
 	if withGCE {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 		if err != nil {
@@ -129,18 +128,22 @@ func (s *stack) watchedExamination(ctx context.Context, progress func(done, of i
 		return nil, err
 	}
 	defer closeDB()
-	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index}
+	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index, Others: []doctor.Examiner{s.objects}}
 	if index, ok := s.notifier.Index.(doctor.Examiner); ok {
 		d.Others = append(d.Others, index)
 	}
 	return d.Examine(ctx, doctor.Checkup{Progress: progress})
 }
 
+// examinedStore is an object store that says how it is.
+type examinedStore interface {
+	doctor.ExaminedObjects
+	doctor.Examiner
+}
+
 // examinedObjects opens the object store. A store that cannot be opened is a finding.
-func examinedObjects(ctx context.Context, cfg config) (doctor.ExaminedObjects, func()) {
-	store, err := blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: make([]byte, 32), // the doctor signs no links
-	})
+func examinedObjects(ctx context.Context, cfg config) (examinedStore, func()) {
+	store, err := cfg.objects.open(ctx, make([]byte, 32), nil) // the doctor gives no links away
 	if err != nil {
 		return awayObjects{err}, func() {}
 	}
@@ -154,6 +157,9 @@ func (a awayObjects) Stat(context.Context, string) (jobs.Object, error)         
 func (a awayObjects) Open(context.Context, string, int64) (io.ReadCloser, error) { return nil, a.err }
 func (a awayObjects) Put(context.Context, string, []byte) error                  { return a.err }
 func (a awayObjects) Delete(context.Context, string) error                       { return a.err }
+
+// Examine finds nothing more than the probe of the store does.
+func (a awayObjects) Examine(context.Context) []doctor.Finding { return nil }
 
 var levels = []struct {
 	level doctor.Level
@@ -225,14 +231,20 @@ func finding(f doctor.Finding, level string) string {
 type stores struct {
 	DatabaseURL  string `json:"databaseUrl"`
 	RedisURL     string `json:"redisUrl"`
-	Bucket       string `json:"bucket"`
+	Store        string `json:"store"`
+	Checkpoints  string `json:"checkpoints"`
 	EmulatorHost string `json:"emulatorHost"`
+	AccessKey    string `json:"accessKey"`
+	SecretKey    string `json:"secretKey"`
 }
 
 const storesFile = "stores.json"
 
 func (c *config) writeStores(data string) error {
-	return credentials.WritePrivate(filepath.Join(data, storesFile), stores{c.databaseURL, c.redisURL, c.bucket, c.emulatorHost})
+	return credentials.WritePrivate(filepath.Join(data, storesFile), stores{
+		DatabaseURL: c.databaseURL, RedisURL: c.redisURL, Store: c.objects.places.Place.String(), Checkpoints: c.objects.checkpoints,
+		EmulatorHost: c.objects.emulatorHost, AccessKey: c.objects.accessKey, SecretKey: c.objects.secretKey,
+	})
 }
 
 // findStores returns the configuration from the environment. Stores that it does not name
@@ -242,14 +254,14 @@ func findStores(data string) (config, error) {
 	if err := cfg.check(); err != nil {
 		return cfg, err
 	}
-	if cfg.databaseURL != "" && cfg.redisURL != "" && cfg.bucket != "" {
+	if cfg.databaseURL != "" && cfg.redisURL != "" && cfg.objects.named() {
 		return cfg, nil
 	}
 	path := filepath.Join(data, storesFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cfg, fmt.Errorf(
-			"no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and GCS_BUCKET (there is no %s)", path,
+			"no stores are configured: start Reelay with `reelay up`, or set DATABASE_URL, REDIS_URL and REELAY_STORE (there is no %s)", path,
 		)
 	}
 	if err != nil {
@@ -260,8 +272,9 @@ func findStores(data string) (config, error) {
 		return cfg, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
 	}
 	cfg.databaseURL, cfg.redisURL = input.First(cfg.databaseURL, s.DatabaseURL), input.First(cfg.redisURL, s.RedisURL)
-	if cfg.bucket == "" {
-		cfg.bucket, cfg.emulatorHost = s.Bucket, s.EmulatorHost
+	if !cfg.objects.named() {
+		cfg.objects = objectsConfig{store: s.Store, checkpoints: s.Checkpoints, emulatorHost: s.EmulatorHost, accessKey: s.AccessKey,
+			secretKey: s.SecretKey}
 	}
-	return cfg, nil
+	return cfg, cfg.check()
 }

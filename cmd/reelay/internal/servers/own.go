@@ -2,9 +2,11 @@ package servers
 
 import (
 	"context"
+	"net"
 	"path/filepath"
 	"time"
 
+	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/internal/localstack"
 	"golang.org/x/sync/errgroup"
 )
@@ -14,11 +16,12 @@ type ownServices struct {
 	postgres *localstack.Postgres
 	redis    *localstack.Redis
 	store    *store
+	s3       *localstack.S3 // in place of store
 }
 
 // startOwn starts the stores that cfg does not name, and sets their addresses in cfg. The
 // result must be stopped even after an error.
-func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, error) {
+func startOwn(ctx context.Context, cfg *config, data string, s3 bool) (*ownServices, error) {
 	own := &ownServices{}
 	var starting errgroup.Group
 	if cfg.databaseURL == "" {
@@ -33,7 +36,14 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 			return err
 		})
 	}
-	if cfg.bucket == "" {
+	switch {
+	case cfg.objects.named():
+	case s3:
+		starting.Go(func() (err error) {
+			own.s3, err = localstack.StartS3(ctx, localstack.S3Config{Dir: filepath.Join(data, "s3"), Bucket: storeBucket})
+			return err
+		})
+	default:
 		starting.Go(func() (err error) {
 			own.store, err = startStore(ctx, filepath.Join(data, "objects"))
 			return err
@@ -49,9 +59,25 @@ func startOwn(ctx context.Context, cfg *config, data string) (*ownServices, erro
 		cfg.redisURL = own.redis.URL()
 	}
 	if own.store != nil {
-		cfg.bucket, cfg.emulatorHost = storeBucket, own.store.host()
+		cfg.objects = objectsConfig{store: blob.KindGoogle + "://" + storeBucket, emulatorHost: own.store.host()}
 	}
-	return own, nil
+	if own.s3 != nil {
+		place := blob.Place{Kind: blob.KindS3, Bucket: own.s3.Bucket(), Endpoint: own.s3.Endpoint(), Region: own.s3.Region(),
+			Addressing: "path", Links: cfg.ownS3Links()}
+		cfg.objects = objectsConfig{store: place.String()}
+		cfg.objects.accessKey, cfg.objects.secretKey = own.s3.Keys()
+	}
+	return own, cfg.check()
+}
+
+// ownS3Links says where links to our own S3 server lead. Only callers on this machine reach it.
+func (c *config) ownS3Links() blob.Links {
+	host, _, err := net.SplitHostPort(c.listen)
+	address := net.ParseIP(host)
+	if err == nil && (host == "localhost" || address != nil && address.IsLoopback()) && c.publicURL == "" && !c.tls.used() {
+		return blob.LinksAuto
+	}
+	return blob.LinksAPI
 }
 
 // list adds them to the roster.
@@ -64,6 +90,9 @@ func (o *ownServices) list(r *roster) {
 	}
 	if o.store != nil {
 		r.set("store", o.store.Pid())
+	}
+	if o.s3 != nil {
+		r.set("s3", o.s3.Pid())
 	}
 }
 
@@ -90,6 +119,9 @@ func (o *ownServices) keep(ctx context.Context, r *roster) error {
 	if o.store != nil {
 		keep("store", o.store.Child, o.store.restart)
 	}
+	if o.s3 != nil {
+		keep("s3", o.s3.Child, o.s3.Restart)
+	}
 	return group.Wait()
 }
 
@@ -98,6 +130,9 @@ func (o *ownServices) stop() {
 	defer cancel()
 	if o.store != nil {
 		o.store.stop(ctx)
+	}
+	if o.s3 != nil {
+		o.s3.Stop(ctx)
 	}
 	if o.redis != nil {
 		o.redis.Stop(ctx)

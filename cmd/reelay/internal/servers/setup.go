@@ -5,7 +5,7 @@ import "os"
 // recorded are the settings whose changes the feed of changes shows. Those that differ between
 // the processes of one installation are not among them: addresses to listen at, names, and logs.
 var recorded = []string{
-	"DATABASE_URL", "REDIS_URL", "GCS_BUCKET", "STORAGE_EMULATOR_HOST", "REELAY_SECRETS_FILE",
+	"DATABASE_URL", "REDIS_URL", "REELAY_STORE", "REELAY_CHECKPOINT_STORE", "GCS_BUCKET", "STORAGE_EMULATOR_HOST", "REELAY_SECRETS_FILE",
 	"REELAY_PUBLIC_URL", "REELAY_HOSTS", "REELAY_ORIGINS", "REELAY_INTROSPECTION", "REELAY_CONSOLE_NAME", "REELAY_TLS_CERT", "REELAY_TLS_KEY",
 	"REELAY_OIDC_ISSUER", "REELAY_OIDC_CLIENT_ID", "REELAY_OIDC_CLIENT_SECRET", "REELAY_OIDC_SCOPES", "REELAY_OIDC_GROUPS_CLAIM",
 	"REELAY_OIDC_ROLES", "REELAY_OIDC_DOMAINS", "REELAY_OIDC_ACCOUNT",

@@ -83,8 +83,8 @@ const queueTimeout = time.Second
 
 // openStack connects to all stores. Links to objects start with publicURL.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
-	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL),
-		hostPort(cfg.emulatorHost)).Except(cfg.own...)
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL)).Except(
+		cfg.objects.hosts()...).Except(cfg.own...)
 	s := &stack{cfg: cfg}
 	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
 	if err != nil {
@@ -133,9 +133,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
 	}
-	s.objects, err = blob.Open(ctx, blob.Config{
-		Bucket: cfg.bucket, EmulatorHost: cfg.emulatorHost, LinkKey: secrets.LinkKey, Now: s.clock.Now,
-	})
+	s.objects, err = cfg.objects.open(ctx, secrets.LinkKey, s.clock.Now)
 	if err != nil {
 		return nil, err
 	}

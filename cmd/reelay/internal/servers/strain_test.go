@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/doctor"
@@ -62,7 +63,9 @@ func strainedOver(t *testing.T, dsn, folder string) *strained {
 	publicURL := "http://" + server.Listener.Addr().String()
 	s, err := openStack(ctx, config{
 		databaseURL: dsn, databaseMax: 8, redisURL: cache.URL(), models: folder,
-		bucket: objects.Bucket(), emulatorHost: objects.Host(), secretsFile: secrets,
+		objects: objectsConfig{places: blob.Config{
+			Place: blob.Place{Kind: blob.KindGoogle, Bucket: objects.Bucket()}, EmulatorHost: objects.Host(),
+		}}, secretsFile: secrets,
 	}, publicURL)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/internal/localstack"
@@ -25,6 +26,7 @@ type upOptions struct {
 	agentsMax   int
 	idleSeconds int
 	selfSigned  bool
+	store       string   // local, s3, or a place
 	runtimes    []string // of the agents, besides the built-in ones
 	models      []string // of the agents
 }
@@ -42,14 +44,18 @@ func UpCommand() *cobra.Command {
 			"video.stitch and video.thumbnail; with --runtime and --models also models of your own. A process that ends unexpectedly is " +
 			"restarted.\n\n" +
 			"Ctrl-C stops everything; the data stay in --data for the next start. If DATABASE_URL, REDIS_URL or\n" +
-			"GCS_BUCKET is set, that store is used instead.",
+			"REELAY_STORE is set, that store is used instead.",
 		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n" +
 			"  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n" +
+			"  reelay up --store s3\n  reelay up --store 's3://clips?endpoint=https://minio.example:9000'\n" +
 			"  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("listen") {
 				cfg.listen = listenAt
+			}
+			if err := o.choose(&cfg.objects); err != nil {
+				return err
 			}
 			if err := errors.Join(cfg.check(), o.check(cmd.Flags().Changed("agents-max"), cfg)); err != nil {
 				return err
@@ -69,9 +75,32 @@ func UpCommand() *cobra.Command {
 	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
 	flags.StringSliceVar(&o.models, "models", nil,
 		"models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
+	flags.StringVar(&o.store, "store", "",
+		"object store: local (a folder in --data), s3 (a versitygw of its own on that folder), or s3://BUCKET… or gs://BUCKET… "+
+			"(default: REELAY_STORE, or else local)")
 	cfg.tls.addFlags(flags)
 	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
+}
+
+// Stores of `up` itself.
+const (
+	storeLocal = "local"
+	storeS3    = "s3"
+)
+
+// choose applies --store to the settings of the environment.
+func (o *upOptions) choose(objects *objectsConfig) error {
+	switch {
+	case o.store == "":
+	case o.store == storeLocal || o.store == storeS3:
+		*objects = objectsConfig{}
+	case strings.Contains(o.store, "://"):
+		objects.store, objects.bucket = o.store, ""
+	default:
+		return fmt.Errorf("--store is %q: it must be local, s3, s3://BUCKET or gs://BUCKET", o.store)
+	}
+	return nil
 }
 
 const (
@@ -154,7 +183,7 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 		return err
 	}
 	defer lock.Release()
-	own, err := startOwn(ctx, &cfg, o.data)
+	own, err := startOwn(ctx, &cfg, o.data, o.store == storeS3)
 	defer own.stop()
 	if err != nil {
 		return err

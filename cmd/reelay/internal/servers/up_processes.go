@@ -80,7 +80,7 @@ func (a *processes) startOne(p *process) (*localstack.Child, error) {
 
 // environment returns the variables that configure the child process name like c.
 func (c *config) environment(name string) []string {
-	return []string{
+	return append([]string{
 		"REELAY_NAME=" + name,
 		"REELAY_LISTEN=fd:3",
 		"REELAY_PUBLIC_URL=" + c.publicURL,
@@ -95,9 +95,7 @@ func (c *config) environment(name string) []string {
 		"REELAY_VIDEO_MODELS=" + c.videoModels,
 		"DATABASE_URL=" + c.databaseURL,
 		"REDIS_URL=" + c.redisURL,
-		"GCS_BUCKET=" + c.bucket,
-		"STORAGE_EMULATOR_HOST=" + c.emulatorHost,
-	}
+	}, c.objects.environment()...)
 }
 
 // answer waits until an api process reports that it is ready.
