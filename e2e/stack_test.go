@@ -76,13 +76,16 @@ type stack struct {
 	}
 }
 
+// onS3 reports whether stacks store objects in an S3 server of theirs.
+func onS3() bool { return os.Getenv("REELAY_TEST_STORE") == "s3" }
+
 // launch starts `reelay up` on a data folder and waits until it is ready.
 func launch(data string, args ...string) (*stack, error) { return launchWith(nil, data, args...) }
 
 // launchWith is launch with additional environment variables.
 func launchWith(env []string, data string, args ...string) (*stack, error) {
 	s := &stack{data: data, log: &strings.Builder{}}
-	if os.Getenv("REELAY_TEST_STORE") == "s3" {
+	if onS3() {
 		args = append([]string{"--store", "s3"}, args...)
 	}
 	read, write, err := os.Pipe()

@@ -81,10 +81,16 @@ func TestUp(t *testing.T) {
 		s := common(t)
 		text, err := os.ReadFile(filepath.Join(s.data, "stores.json"))
 		require.NoError(t, err)
-		var stores struct{ RedisURL, EmulatorHost string }
+		var stores struct{ RedisURL, EmulatorHost, Store string }
 		require.NoError(t, json.Unmarshal(text, &stores))
+		objects, path := stores.EmulatorHost, "/storage/v1/b/reelay/o"
+		if onS3() {
+			bucket, err := url.Parse(stores.Store)
+			require.NoError(t, err)
+			objects, path = bucket.Query().Get("endpoint"), "/reelay/"
+		}
 
-		for _, own := range []string{stores.EmulatorHost, stores.RedisURL, s.keys.Endpoint} {
+		for _, own := range []string{objects, stores.RedisURL, s.keys.Endpoint} {
 			at, err := url.Parse(own)
 			require.NoError(t, err)
 			at.Scheme, at.User, at.Path = "http", nil, "/upload/storage/v1/b/reelay/o"
@@ -93,12 +99,12 @@ func TestUp(t *testing.T) {
 
 			require.ErrorContains(t, err, "leads to Reelay itself", at.Host)
 		}
-		store, err := url.Parse(stores.EmulatorHost)
+		store, err := url.Parse(objects)
 		require.NoError(t, err)
-		answer, err := http.Get("http://" + store.Host + "/storage/v1/b/reelay/o")
+		answer, err := http.Get("http://" + store.Host + path)
 		require.NoError(t, err)
 		answer.Body.Close()
-		require.Equal(t, http.StatusUnauthorized, answer.StatusCode, "the store must require its secret")
+		require.Contains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, answer.StatusCode, "the store must require its secret")
 	})
 
 	t.Run("KeepsItsKeysToItself", func(t *testing.T) {

@@ -27,8 +27,9 @@ type backend interface {
 	write(ctx context.Context, u jobs.Upload, body io.Reader) (attributes, error)
 	// repeatable reports whether the store may answer the next try of a call that failed with err.
 	repeatable(err error) bool
-	// policy returns what the bucket does by itself, or errNoPolicy.
-	policy(ctx context.Context) (policy, error)
+	// policy returns what the bucket does by itself to objects whose keys begin like one of own, or
+	// errNoPolicy.
+	policy(ctx context.Context, own []string) (policy, error)
 	close() error
 }
 

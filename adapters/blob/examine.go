@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -65,7 +66,7 @@ func (s *Store) examineTerms(ctx context.Context) doctor.Finding {
 
 func (s *Store) examinePolicy(ctx context.Context) doctor.Finding {
 	const holds = "The bucket neither deletes nor archives objects by itself, nor keeps deleted ones."
-	p, err := s.backend.policy(ctx)
+	p, err := s.backend.policy(ctx, s.own)
 	var says []string
 	switch {
 	case errors.Is(err, errNoPolicy): // the least rights do not include it
@@ -91,17 +92,14 @@ func (s *Store) examinePolicy(ctx context.Context) doctor.Finding {
 		"Reelay deletes objects itself (REELAY_RETENTION_…): remove rules that delete or archive, or restrict them to other folders, and add one that deletes noncurrent versions after a day.")
 }
 
-// ours reports whether a rule for keys with a prefix is about our objects.
-func ours(prefix string) bool {
-	for _, folder := range []string{"artifacts/", "checkpoints/", "inputs/"} {
-		if strings.HasPrefix(folder, prefix) || strings.HasPrefix(prefix, folder) {
-			return true
-		}
-	}
-	return false
+// concerns reports whether a rule for keys with a prefix is about objects with one of these beginnings.
+func concerns(prefix string, own []string) bool {
+	return slices.ContainsFunc(own, func(folder string) bool {
+		return strings.HasPrefix(folder, prefix) || strings.HasPrefix(prefix, folder)
+	})
 }
 
-func (b *s3Bucket) policy(ctx context.Context) (policy, error) {
+func (b *s3Bucket) policy(ctx context.Context, own []string) (policy, error) {
 	var p policy
 	versioning, err := b.core.GetBucketVersioning(ctx, b.name)
 	if err != nil && !s3Unknown(err) {
@@ -123,7 +121,7 @@ func (b *s3Bucket) policy(ctx context.Context) (policy, error) {
 		if prefix == "" {
 			prefix = rule.Prefix
 		}
-		if rule.Status != "Enabled" || !ours(prefix) {
+		if rule.Status != "Enabled" || !concerns(prefix, own) {
 			continue
 		}
 		if !rule.Expiration.IsNull() {
@@ -159,7 +157,7 @@ func s3Unknown(err error) bool {
 	return e.StatusCode == 404 && e.Code != "NoSuchBucket"
 }
 
-func (b *googleBucket) policy(ctx context.Context) (policy, error) {
+func (b *googleBucket) policy(ctx context.Context, own []string) (policy, error) {
 	var p policy
 	attrs, err := b.once().Attrs(ctx)
 	if isStatus(err, 403) {
@@ -170,7 +168,8 @@ func (b *googleBucket) policy(ctx context.Context) (policy, error) {
 	}
 	p.versions = attrs.VersioningEnabled
 	for _, rule := range attrs.Lifecycle.Rules {
-		if prefixes := rule.Condition.MatchesPrefix; len(prefixes) > 0 && !anyOurs(prefixes) {
+		if prefixes := rule.Condition.MatchesPrefix; len(prefixes) > 0 &&
+			!slices.ContainsFunc(prefixes, func(prefix string) bool { return concerns(prefix, own) }) {
 			continue
 		}
 		when := fmt.Sprintf("after %d days", rule.Condition.AgeInDays)
@@ -183,13 +182,4 @@ func (b *googleBucket) policy(ctx context.Context) (policy, error) {
 		}
 	}
 	return p, nil
-}
-
-func anyOurs(prefixes []string) bool {
-	for _, prefix := range prefixes {
-		if ours(prefix) {
-			return true
-		}
-	}
-	return false
 }

@@ -2,12 +2,12 @@ package blob
 
 import (
 	"context"
+	"net/http"
+	"testing"
+	"time"
+
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reelay/reelay/jobs"
-	"testing"
-
-	"net/http"
-	"time"
 )
 
 // SmallUpload is smallUpload.
@@ -35,4 +35,13 @@ func (s *Store) DirectUpload(t *testing.T, u jobs.Upload) (string, map[string]st
 		t.Fatal(err)
 	}
 	return string(link), headers
+}
+
+// SignCDN signs a URL with the key in a file.
+func SignCDN(file, u, keyName string, expires time.Time) (string, error) {
+	key, err := readCDNKey(file)
+	if err != nil {
+		return "", err
+	}
+	return key(u, keyName, expires)
 }

@@ -33,6 +33,7 @@ func (l *laxStore) open(t *testing.T) *blob.Store {
 	t.Cleanup(server.Close)
 	return openS3(t, blob.Config{
 		Place: blob.Place{Kind: blob.KindS3, Bucket: "clips", Endpoint: server.URL, Region: "eu-1", Addressing: "path"},
+		Own:   []string{"artifacts/", "checkpoints/", "inputs/"},
 		Keys:  credentials.NewStaticV4("key", "hunter2", ""),
 	})
 }

@@ -46,6 +46,10 @@ type Config struct {
 	Place Place
 	// Folders are beginnings of keys, such as checkpoints/, whose objects have a bucket of their own.
 	Folders map[string]Place
+	// CDN is in front of the bucket of Place.
+	CDN CDN
+	// Own are the beginnings of the keys that Reelay makes.
+	Own []string
 	// EmulatorHost is the emulator to use instead of Google Cloud Storage, as host:port or a
 	// URL, which may contain a user and a password.
 	EmulatorHost string
@@ -68,6 +72,8 @@ type Store struct {
 	folders map[string]*Store
 	// direct signs links to the bucket itself; nil if it enforces no terms.
 	direct  signer
+	cdn     cdnSigner
+	own     []string
 	links   linkSigner
 	handler *handler
 	now     func() time.Time
@@ -93,7 +99,7 @@ func Open(ctx context.Context, cfg Config, opts ...option.ClientOption) (*Store,
 	}
 	for folder, place := range cfg.Folders {
 		one := cfg
-		one.Place, one.Folders = place, nil
+		one.Place, one.Folders, one.CDN = place, nil, CDN{}
 		if store.folders[folder], err = Open(ctx, one, opts...); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -119,7 +125,7 @@ func open(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{place: cfg.Place, folders: map[string]*Store{}, links: links, now: cfg.Now}
+	s := &Store{place: cfg.Place, folders: map[string]*Store{}, cdn: cdnSigner{CDN: cfg.CDN}, own: cfg.Own, links: links, now: cfg.Now}
 	s.handler = &handler{store: s, links: links, stallLimit: stallLimit}
 	switch {
 	case cfg.Place.Kind == KindS3:
@@ -166,6 +172,9 @@ func (s *Store) Handler() http.Handler { return s.handler }
 
 // Origin returns the scheme and host of links to videos, or "" if they lead to Handler.
 func (s *Store) Origin() string {
+	if s.cdn.URL != "" {
+		return strings.TrimSuffix(s.cdn.URL, "/")
+	}
 	if s.direct == nil {
 		return ""
 	}
@@ -211,11 +220,13 @@ func (s *Store) LinkDownload(ctx context.Context, key, filename string, ttl time
 	if err != nil {
 		return "", fmt.Errorf("link the download of %s: %w", key, err)
 	}
-	var by signer = s.links
-	if direct := s.of(key).direct; direct != nil {
-		by = direct
+	sign := s.links.signDownload
+	if direct := s.of(key).direct; s.cdn.serves(key) {
+		sign = s.cdn.signDownload
+	} else if direct != nil {
+		sign = direct.signDownload
 	}
-	link, err := by.signDownload(ctx, key, filename, expires)
+	link, err := sign(ctx, key, filename, expires)
 	if err != nil {
 		return "", fmt.Errorf("link the download of %s: %w", key, err)
 	}

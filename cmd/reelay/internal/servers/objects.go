@@ -9,6 +9,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/lease"
 )
 
@@ -20,6 +21,7 @@ type objectsConfig struct {
 	emulatorHost string
 	accessKey    string // for S3; "" takes Amazon's usual ones
 	secretKey    string
+	cdn          blob.CDN
 
 	places blob.Config // what check makes of it
 }
@@ -29,6 +31,7 @@ func readObjects() objectsConfig {
 		store: env("REELAY_STORE", ""), checkpoints: env("REELAY_CHECKPOINT_STORE", ""),
 		bucket: env("GCS_BUCKET", ""), emulatorHost: env("STORAGE_EMULATOR_HOST", ""),
 		accessKey: env("REELAY_S3_ACCESS_KEY", ""), secretKey: env("REELAY_S3_SECRET_KEY", ""),
+		cdn: blob.CDN{URL: env("REELAY_CDN", ""), KeyName: env("REELAY_CDN_KEY_NAME", ""), KeyFile: env("REELAY_CDN_KEY_FILE", "")},
 	}
 }
 
@@ -52,7 +55,9 @@ func (o *objectsConfig) check(bad func(name, value, may string)) error {
 		}
 		return place
 	}
-	o.places = blob.Config{EmulatorHost: o.emulatorHost}
+	o.cdn.Folders = []string{lease.ArtifactsFolder, inputs.InputsFolder} // checkpoints are read once, by workers
+	o.places = blob.Config{EmulatorHost: o.emulatorHost, CDN: o.cdn, Own: append(o.cdn.Folders, lease.CheckpointsFolder)}
+	wrong = append(wrong, o.cdn.Check())
 	switch {
 	case o.store != "":
 		o.places.Place = read("REELAY_STORE", o.store)

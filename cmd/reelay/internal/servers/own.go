@@ -92,7 +92,7 @@ func (o *ownServices) list(r *roster) {
 		r.set("store", o.store.Pid())
 	}
 	if o.s3 != nil {
-		r.set("s3", o.s3.Pid())
+		r.set("store", o.s3.Pid())
 	}
 }
 
@@ -120,7 +120,7 @@ func (o *ownServices) keep(ctx context.Context, r *roster) error {
 		keep("store", o.store.Child, o.store.restart)
 	}
 	if o.s3 != nil {
-		keep("s3", o.s3.Child, o.s3.Restart)
+		keep("store", o.s3.Child, o.s3.Restart)
 	}
 	return group.Wait()
 }
