@@ -478,6 +478,14 @@ var AllBackoff = []Backoff{
 	BackoffFixed,
 }
 
+// The keys of a bucket. S3 has an access key and a secret key, Google Cloud Storage a service account.
+type BucketKeysInput struct {
+	AccessKey *string `json:"accessKey,omitempty"`
+	SecretKey *string `json:"secretKey,omitempty"`
+	// The JSON of the service account's key file.
+	ServiceAccount *string `json:"serviceAccount,omitempty"`
+}
+
 // What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. SET_PRIORITY sets the given priority.
 type BulkAction string
 
@@ -4339,17 +4347,19 @@ type WebhookEndpoint struct {
 	CreatedAt      time.Time `json:"createdAt"`
 }
 
-// STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API.
+// STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API. BUCKET is no body: the video itself is written into a bucket (createBucketEndpoint).
 type WebhookFormat string
 
 const (
 	WebhookFormatStandard WebhookFormat = "STANDARD"
 	WebhookFormatOpenai   WebhookFormat = "OPENAI"
+	WebhookFormatBucket   WebhookFormat = "BUCKET"
 )
 
 var AllWebhookFormat = []WebhookFormat{
 	WebhookFormatStandard,
 	WebhookFormatOpenai,
+	WebhookFormatBucket,
 }
 
 // WebhookTry includes the requested fields of the GraphQL type WebhookTry.
@@ -4870,6 +4880,12 @@ type __createApiKeyInput struct {
 	Role      Role       `json:"role"`
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}
+
+// __createBucketEndpointInput is used internally by genqlient
+type __createBucketEndpointInput struct {
+	Url  string          `json:"url"`
+	Keys BucketKeysInput `json:"keys"`
 }
 
 // __createMemberInput is used internally by genqlient
@@ -5480,6 +5496,12 @@ type __sendTestWebhookInput struct {
 	EndpointId string `json:"endpointId"`
 }
 
+// __setBucketKeysInput is used internally by genqlient
+type __setBucketKeysInput struct {
+	Id   string          `json:"id"`
+	Keys BucketKeysInput `json:"keys"`
+}
+
 // __setJobPriorityInput is used internally by genqlient
 type __setJobPriorityInput struct {
 	Id       string `json:"id"`
@@ -5857,6 +5879,12 @@ type createAccountResponse struct {
 // createApiKeyResponse is returned by createApiKey on success.
 type createApiKeyResponse struct {
 	CreateApiKey CreatedApiKey `json:"createApiKey"`
+}
+
+// createBucketEndpointResponse is returned by createBucketEndpoint on success.
+type createBucketEndpointResponse struct {
+	// Delivers the videos of the account's completed jobs into its own bucket: s3://BUCKET/FOLDER/?region=…, s3://BUCKET/FOLDER/?endpoint=https://… or gs://BUCKET/FOLDER/. A test object is written there first. Counts as a webhook endpoint.
+	CreateBucketEndpoint WebhookEndpoint `json:"createBucketEndpoint"`
 }
 
 // createMemberResponse is returned by createMember on success.
@@ -7365,6 +7393,12 @@ type sendTestWebhookResponse struct {
 type serverVersionResponse struct {
 	// The version of the API, such as 0.1.0+1f2e3d4c5b6a.
 	Version string `json:"version"`
+}
+
+// setBucketKeysResponse is returned by setBucketKeys on success.
+type setBucketKeysResponse struct {
+	// Replaces the keys of a bucket, after a test. They take effect at once.
+	SetBucketKeys WebhookEndpoint `json:"setBucketKeys"`
 }
 
 // setJobPriorityResponse is returned by setJobPriority on success.
@@ -8986,6 +9020,51 @@ func createApiKey(
 	}
 
 	data_ = &createApiKeyResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by createBucketEndpoint.
+const createBucketEndpoint_Operation = `
+mutation createBucketEndpoint ($url: String!, $keys: BucketKeysInput!) {
+	createBucketEndpoint(url: $url, keys: $keys) {
+		... WebhookEndpoint
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func createBucketEndpoint(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	url string,
+	keys BucketKeysInput,
+) (data_ *createBucketEndpointResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createBucketEndpoint",
+		Query:  createBucketEndpoint_Operation,
+		Variables: &__createBucketEndpointInput{
+			Url:  url,
+			Keys: keys,
+		},
+	}
+
+	data_ = &createBucketEndpointResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -15178,6 +15257,51 @@ func serverVersion(
 	}
 
 	data_ = &serverVersionResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by setBucketKeys.
+const setBucketKeys_Operation = `
+mutation setBucketKeys ($id: ID!, $keys: BucketKeysInput!) {
+	setBucketKeys(id: $id, keys: $keys) {
+		... WebhookEndpoint
+	}
+}
+fragment WebhookEndpoint on WebhookEndpoint {
+	id
+	url
+	format
+	events
+	disabled
+	disabledReason
+	createdAt
+}
+`
+
+func setBucketKeys(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	keys BucketKeysInput,
+) (data_ *setBucketKeysResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "setBucketKeys",
+		Query:  setBucketKeys_Operation,
+		Variables: &__setBucketKeysInput{
+			Id:   id,
+			Keys: keys,
+		},
+	}
+
+	data_ = &setBucketKeysResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(

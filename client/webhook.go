@@ -40,6 +40,25 @@ func (c *Client) CreateWebhookEndpoint(ctx context.Context, url string, format W
 	return &data.CreateWebhookEndpoint, nil
 }
 
+// CreateBucketEndpoint delivers the videos of the account's completed jobs into a bucket of its own, such as
+// s3://BUCKET/FOLDER/?region=…. A test object is written there first.
+func (c *Client) CreateBucketEndpoint(ctx context.Context, url string, keys BucketKeysInput) (*WebhookEndpoint, error) {
+	data, err := createBucketEndpoint(ctx, caller{c}, url, keys)
+	if err != nil {
+		return nil, err
+	}
+	return &data.CreateBucketEndpoint, nil
+}
+
+// SetBucketKeys replaces the keys of a bucket, after a test.
+func (c *Client) SetBucketKeys(ctx context.Context, id string, keys BucketKeysInput) (*WebhookEndpoint, error) {
+	data, err := setBucketKeys(ctx, caller{c}, id, keys)
+	if err != nil {
+		return nil, err
+	}
+	return &data.SetBucketKeys, nil
+}
+
 // RotateWebhookSecret replaces the secret of an endpoint. The old one also signs for 24
 // hours.
 func (c *Client) RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error) {

@@ -229,7 +229,7 @@ var acts = map[string]act{
 // objects.
 var ownActs = []string{
 	"submitJob", "submitJobs", "submitTakes", "createSchedule", "applySchedule", "submitWorkflow", "requestInputUpload",
-	"createWebhookEndpoint", "rotateWebhookSecret", "rotateAccountWebhookSecret",
+	"createWebhookEndpoint", "createBucketEndpoint", "setBucketKeys", "rotateWebhookSecret", "rotateAccountWebhookSecret",
 }
 
 const newestAct = `{ auditLog(first: 1) { edges { node { at actor keyId action target targetName details payload } } } }`

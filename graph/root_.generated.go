@@ -91,6 +91,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputAccountInput,
 		ec.unmarshalInputApplyModelsInput,
 		ec.unmarshalInputApplyPoolsInput,
+		ec.unmarshalInputBucketKeysInput,
 		ec.unmarshalInputCommitCheckpointInput,
 		ec.unmarshalInputCompleteJobInput,
 		ec.unmarshalInputDraftInput,

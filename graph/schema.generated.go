@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/jobs"
@@ -99,6 +100,8 @@ type MutationResolver interface {
 	SaveView(ctx context.Context, id *string, name string, query string, shared *bool) (*joblist.SavedView, error)
 	DeleteView(ctx context.Context, id string) (string, error)
 	CreateWebhookEndpoint(ctx context.Context, url string, events []string, format webhooks.Format) (*CreatedWebhookEndpoint, error)
+	CreateBucketEndpoint(ctx context.Context, url string, keys webhook.BucketKeys) (*webhooks.Endpoint, error)
+	SetBucketKeys(ctx context.Context, id string, keys webhook.BucketKeys) (*webhooks.Endpoint, error)
 	RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error)
 	RotateAccountWebhookSecret(ctx context.Context) (string, error)
 	DeleteWebhookEndpoint(ctx context.Context, id string) (string, error)
@@ -498,6 +501,28 @@ func (ec *executionContext) field_Mutation_createApiKey_args(ctx context.Context
 		return nil, err
 	}
 	args["expiresAt"] = arg3
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_createBucketEndpoint_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "url",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["url"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "keys",
+		func(ctx context.Context, v any) (webhook.BucketKeys, error) {
+			return ec.unmarshalNBucketKeysInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋwebhookᚐBucketKeys(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["keys"] = arg1
 	return args, nil
 }
 
@@ -1642,6 +1667,28 @@ func (ec *executionContext) field_Mutation_sendTestWebhook_args(ctx context.Cont
 		return nil, err
 	}
 	args["endpointId"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_Mutation_setBucketKeys_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "id",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNID2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["id"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "keys",
+		func(ctx context.Context, v any) (webhook.BucketKeys, error) {
+			return ec.unmarshalNBucketKeysInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋwebhookᚐBucketKeys(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["keys"] = arg1
 	return args, nil
 }
 
@@ -6469,6 +6516,130 @@ func (ec *executionContext) fieldContext_Mutation_createWebhookEndpoint(ctx cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_Mutation_createWebhookEndpoint_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_createBucketEndpoint(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_createBucketEndpoint(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().CreateBucketEndpoint(ctx, fc.Args["url"].(string), fc.Args["keys"].(webhook.BucketKeys))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *webhooks.Endpoint
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *webhooks.Endpoint
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_createBucketEndpoint(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WebhookEndpoint(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_createBucketEndpoint_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Mutation_setBucketKeys(ctx context.Context, field graphql.CollectedField) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Mutation_setBucketKeys(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Mutation().SetBucketKeys(ctx, fc.Args["id"].(string), fc.Args["keys"].(webhook.BucketKeys))
+		},
+		func(ctx context.Context, next graphql.Resolver) graphql.Resolver {
+			directive0 := next
+
+			directive1 := func(ctx context.Context) (any, error) {
+				role, err := ec.unmarshalNRole2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋaccessᚐRole(ctx, "CLIENT")
+				if err != nil {
+					var zeroVal *webhooks.Endpoint
+					return zeroVal, err
+				}
+				if ec.Directives.Auth == nil {
+					var zeroVal *webhooks.Endpoint
+					return zeroVal, errors.New("directive auth is not implemented")
+				}
+				return ec.Directives.Auth(ctx, nil, directive0, role)
+			}
+
+			next = directive1
+			return next
+		},
+		func(ctx context.Context, selections ast.SelectionSet, v *webhooks.Endpoint) graphql.Marshaler {
+			return ec.marshalNWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋwebhooksᚐEndpoint(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Mutation_setBucketKeys(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Mutation",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WebhookEndpoint(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Mutation_setBucketKeys_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -12469,6 +12640,20 @@ func (ec *executionContext) _Mutation(ctx context.Context, sel ast.SelectionSet)
 		case "createWebhookEndpoint":
 			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
 				return ec._Mutation_createWebhookEndpoint(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "createBucketEndpoint":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_createBucketEndpoint(ctx, field)
+			})
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "setBucketKeys":
+			out.Values[i] = ec.OperationContext.RootResolverMiddleware(innerCtx, func(ctx context.Context) (res graphql.Marshaler) {
+				return ec._Mutation_setBucketKeys(ctx, field)
 			})
 			if out.Values[i] == graphql.Null {
 				out.Invalids++

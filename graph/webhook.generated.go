@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -815,6 +816,50 @@ func (ec *executionContext) fieldContext_WebhookTry_durationMs(_ context.Context
 
 // region    **************************** input.gotpl *****************************
 
+func (ec *executionContext) unmarshalInputBucketKeysInput(ctx context.Context, obj any) (webhook.BucketKeys, error) {
+	var it webhook.BucketKeys
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"accessKey", "secretKey", "serviceAccount"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "accessKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("accessKey"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.AccessKey = data
+		case "secretKey":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("secretKey"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.SecretKey = data
+		case "serviceAccount":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("serviceAccount"))
+			data, err := ec.unmarshalOString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.ServiceAccount = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -1217,6 +1262,11 @@ func (ec *executionContext) _WebhookTry(ctx context.Context, sel ast.SelectionSe
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
+
+func (ec *executionContext) unmarshalNBucketKeysInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋwebhookᚐBucketKeys(ctx context.Context, v any) (webhook.BucketKeys, error) {
+	res, err := ec.unmarshalInputBucketKeysInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
 
 func (ec *executionContext) marshalNCreatedWebhookEndpoint2ᚖgithubᚗcomᚋreelayᚋreelayᚋgraphᚐCreatedWebhookEndpoint(ctx context.Context, sel ast.SelectionSet, v *CreatedWebhookEndpoint) graphql.Marshaler {
 	if v == nil {

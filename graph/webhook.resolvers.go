@@ -8,12 +8,21 @@ package graph
 import (
 	"context"
 
+	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/webhooks"
 )
 
 func (r *mutationResolver) CreateWebhookEndpoint(ctx context.Context, url string, events []string, format webhooks.Format) (*CreatedWebhookEndpoint, error) {
 	return createdEndpoint(r.Webhooks.CreateEndpoint(ctx, principal(ctx), url, format, events))
+}
+
+func (r *mutationResolver) CreateBucketEndpoint(ctx context.Context, url string, keys webhook.BucketKeys) (*webhooks.Endpoint, error) {
+	return r.Webhooks.CreateBucketEndpoint(ctx, principal(ctx), models.NewWebhookEndpointID(), url, keys)
+}
+
+func (r *mutationResolver) SetBucketKeys(ctx context.Context, id string, keys webhook.BucketKeys) (*webhooks.Endpoint, error) {
+	return r.Webhooks.SetBucketKeys(ctx, principal(ctx), models.WebhookEndpointID(id), keys)
 }
 
 func (r *mutationResolver) RotateWebhookSecret(ctx context.Context, id string) (*CreatedWebhookEndpoint, error) {

@@ -56,9 +56,7 @@ func openS3(ctx context.Context, cfg Config) (*s3Bucket, error) {
 	if value, err := keys.GetWithContext(nil); err != nil || value.AccessKeyID == "" {
 		return nil, errors.Join(errNoKeys, err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost, transport.ResponseHeaderTimeout = maxIdleConns, headerTimeout
-	transport.DisableCompression = true // an object is what was stored
+	transport := transportOf(cfg)
 	lookup := map[string]minio.BucketLookupType{"path": minio.BucketLookupPath, "host": minio.BucketLookupDNS}[cfg.Place.Addressing]
 	core, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds: keys, Secure: endpoint.Scheme == "https", Transport: transport, Region: cfg.Place.Region, BucketLookup: lookup,

@@ -59,6 +59,9 @@ type Config struct {
 	// Keys are for S3; nil stands for the usual ones, see usualKeys.
 	Keys *credentials.Credentials
 
+	// Transport calls S3; nil stands for one of its own.
+	Transport http.RoundTripper
+
 	// Now is the clock by which links are signed and checked. It must be the same in every
 	// process. Nil means the clock of this process.
 	Now func() time.Time

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -36,6 +38,9 @@ func TestWebhooksCommand(t *testing.T) {
 	const delivery = `{"id": "whd_1", "jobId": "job_1", "run": 1, "eventId": "evt_1", "event": "job.failed", "url": "https://example.com/", "attempts": 2,
 		"delivered": false, "lastStatusCode": 500, "lastError": "The endpoint responded with status 500.", "nextAttemptAt": "2026-01-31T12:00:00Z",
 		"createdAt": "2026-01-31T12:00:00Z", "deliveredAt": null, "tries": []}`
+	bucket := strings.NewReplacer("whk_1", "whk_2", "OPENAI", "BUCKET", "https://example.com/", "s3://films/raw/?region=eu-1").Replace(endpoint)
+	secretFile := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secretFile, []byte("hunter2\n"), 0o600))
 	taken := strings.NewReplacer(`"delivered": false`, `"delivered": true`, `"nextAttemptAt": "2026-01-31T12:00:00Z"`,
 		`"nextAttemptAt": null`).Replace(delivery)
 	for name, c := range map[string]struct {
@@ -49,6 +54,11 @@ func TestWebhooksCommand(t *testing.T) {
 			[]string{"create", "https://example.com/", "--openai", "--events", "video.failed"},
 			`{"createWebhookEndpoint": {"secret": "whsec_1", "endpoint": ` + endpoint + `}}`, []string{"whk_1", "whsec_1"}, "format", "OPENAI",
 		},
+		"bucket": {[]string{"bucket", "s3://films/raw/?region=eu-1", "--access-key", "AKIA", "--secret-key-file", secretFile},
+			`{"createBucketEndpoint": ` + bucket + `}`, []string{"whk_2 is enabled"}, "keys",
+			map[string]any{"accessKey": "AKIA", "secretKey": "hunter2"}},
+		"keys": {[]string{"keys", "whk_2", "--service-account", secretFile}, `{"setBucketKeys": ` + bucket + `}`, []string{"whk_2 has new keys"},
+			"keys", map[string]any{"serviceAccount": "hunter2"}},
 		"list": {[]string{"list"}, `{"webhookEndpoints": [` + endpoint + `]}`,
 			[]string{"whk_1", "disabled: The endpoint responded with status 410 Gone."}, "", nil},
 		"rotate": {[]string{"rotate", "whk_1"}, `{"rotateWebhookSecret": {"secret": "whsec_2", "endpoint": ` + endpoint + `}}`,
@@ -79,6 +89,7 @@ func TestWebhooksCommand(t *testing.T) {
 			status, out, errs := call(t, t.Context(), args...)
 
 			require.Zero(t, status, errs)
+			require.NotContains(t, out+errs, "hunter2")
 			for _, text := range c.shows {
 				require.Contains(t, out+errs, text)
 			}

@@ -57,15 +57,15 @@ func (r *Jobs) Link(ctx context.Context, a *models.Artifact, ttl time.Duration) 
 	if ttl < minLinkTTL || ttl > maxLinkTTL {
 		return "", apierror.Invalid("expiresInSeconds", "expiresInSeconds must be from %.0f to %.0f.", minLinkTTL.Seconds(), maxLinkTTL.Seconds())
 	}
-	link, err := r.objects.LinkDownload(ctx, a.ObjectKey, filename(a), ttl)
+	link, err := r.objects.LinkDownload(ctx, a.ObjectKey, Filename(a), ttl)
 	if err != nil {
 		return "", jobs.StoreAway(ctx, fmt.Errorf("link artifact %s: %w", a.ID, err))
 	}
 	return link, nil
 }
 
-// filename is the name under which a browser saves an artifact.
-func filename(a *models.Artifact) string {
+// Filename returns the name under which a browser saves an artifact.
+func Filename(a *models.Artifact) string {
 	extension := map[string]string{"video/mp4": ".mp4", "image/jpeg": ".jpg", "image/png": ".png", "image/webp": ".webp"}[a.ContentType]
 	if strings.HasPrefix(a.ContentType, "text/plain") {
 		extension = ".txt"

@@ -72,13 +72,20 @@ type Deliverer struct {
 	PublicURL string
 	// Observe, if not nil, is told how each try ended: delivered, failed or given_up.
 	Observe func(outcome string)
+	// Objects are what is copied into Buckets, the buckets of accounts.
+	Objects jobs.InputObjects
+	Buckets Buckets
 
 	wake periodic.Wake
+	// extendEvery is how often the claim of a copy in progress is extended. A copy may take longer than a
+	// claim.
+	extendEvery time.Duration
 }
 
 // NewDeliverer makes a deliverer.
 func NewDeliverer(db *bun.DB, sealer *seal.Sealer, summaries *wire.Summaries, sender Poster, publicURL string) *Deliverer {
-	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: periodic.NewWake()}
+	return &Deliverer{DB: db, Sealer: sealer, Summaries: summaries, Sender: sender, PublicURL: publicURL, wake: periodic.NewWake(),
+		extendEvery: deliveryClaim / 3}
 }
 
 const (
@@ -173,6 +180,9 @@ func (d *Deliverer) try(ctx context.Context, c *webhooks.ClaimedDelivery) error 
 		return d.giveUp(ctx, c, reasonDisabled)
 	case err != nil:
 		return d.giveUp(ctx, c, "The job was deleted.")
+	}
+	if endpoint.Format == webhooks.FormatBucket {
+		return d.tryBucket(ctx, c, endpoint, event, job)
 	}
 	post := Post{URL: c.URL, ID: c.EventID, At: c.Now}
 	if post.Body, err = d.webhookBody(ctx, &c.Delivery, endpoint.Format, event, job); err != nil {

@@ -27,6 +27,8 @@ type Endpoints struct {
 	Sealer *seal.Sealer
 	// Outbound decides which URLs may be called.
 	Outbound outbound.Policy
+	// Buckets opens buckets of accounts.
+	Buckets Buckets
 }
 
 const (
@@ -58,6 +60,9 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 	if err := change.ValidCallback(w.Outbound, "url", url); err != nil {
 		return nil, "", err
 	}
+	if format == webhooks.FormatBucket {
+		return nil, "", apierror.Invalid("format", "A bucket needs keys: use createBucketEndpoint.")
+	}
 	events, err := validEvents(format, events)
 	if err != nil {
 		return nil, "", err
@@ -66,11 +71,19 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 	if err != nil {
 		return nil, "", err
 	}
-	err = jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
+	if err := w.insert(ctx, p, endpoint); err != nil {
+		return nil, "", apierror.Wrap(err, "create a webhook endpoint")
+	}
+	return endpoint, secret, nil
+}
+
+// insert writes a new endpoint, unless its account has as many as it may have.
+func (w *Endpoints) insert(ctx context.Context, p jobs.Principal, endpoint *webhooks.Endpoint) error {
+	return jobs.InTx(ctx, w.DB, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := models.LockAccount(ctx, tx, p.AccountID); err != nil {
 			return err
 		}
-		taken, err := webhooks.HasEndpoint(ctx, tx, id)
+		taken, err := webhooks.HasEndpoint(ctx, tx, endpoint.ID)
 		if err != nil {
 			return err
 		}
@@ -86,10 +99,6 @@ func (w *Endpoints) CreateEndpointOnce(ctx context.Context, p jobs.Principal, id
 		}
 		return webhooks.InsertEndpoint(ctx, tx, endpoint)
 	})
-	if err != nil {
-		return nil, "", apierror.Wrap(err, "create a webhook endpoint")
-	}
-	return endpoint, secret, nil
 }
 
 func validEvents(format webhooks.Format, events []string) ([]string, error) {
@@ -132,6 +141,9 @@ func (w *Endpoints) RotateSecret(ctx context.Context, p jobs.Principal, id model
 	}
 	if endpoint.AccountID != p.AccountID {
 		return nil, "", apierror.Forbidden("This endpoint belongs to another account: only a key of that account can rotate its secret.")
+	}
+	if endpoint.Format == webhooks.FormatBucket {
+		return nil, "", apierror.Conflict("This endpoint is a bucket: replace its keys with setBucketKeys.")
 	}
 	secret, sealed, err := change.NewWebhookSecret(w.Sealer, id)
 	if err != nil {

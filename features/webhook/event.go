@@ -32,22 +32,28 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *webhooks.Delivery
 			ID: event.ID, Object: "event", CreatedAt: event.CreatedAt.Unix(), Type: delivery.Event, Data: openAIVideo{models.VideoID(event.JobID)},
 		})
 	}
-	summaries, err := d.Summaries.OfJobs(ctx, jobs.Host, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	ended, err := d.endedJob(ctx, event, job)
 	if err != nil {
 		return nil, err
 	}
+	return json.Marshal(standardEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: ended})
+}
+
+// endedJob describes the job of an event.
+func (d *Deliverer) endedJob(ctx context.Context, event *webhooks.Event, job *models.Job) (endedJob, error) {
+	summaries, err := d.Summaries.OfJobs(ctx, jobs.Host, []*models.Job{job}, d.PublicURL, resultLinkTTL)
+	if err != nil {
+		return endedJob{}, err
+	}
 	origin, err := webhooks.GetOrigin(ctx, d.DB, job.ID, job.WorkflowID)
 	if err != nil {
-		return nil, fmt.Errorf("read the origin of job %s: %w", job.ID, err)
+		return endedJob{}, fmt.Errorf("read the origin of job %s: %w", job.ID, err)
 	}
-	return json.Marshal(standardEvent{
-		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
-		Data: endedJob{
-			Summary: summaries[0], Account: event.AccountID, Run: event.Run,
-			ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID),
-			NodeKey: lo.EmptyableToPtr(origin.NodeKey),
-		},
-	})
+	return endedJob{
+		Summary: summaries[0], Account: event.AccountID, Run: event.Run,
+		ScheduleID: lo.EmptyableToPtr(origin.ScheduleID), WorkflowID: lo.EmptyableToPtr(job.WorkflowID),
+		NodeKey: lo.EmptyableToPtr(origin.NodeKey),
+	}, nil
 }
 
 // workflowBody is webhookBody for the end of a workflow.

@@ -21,6 +21,7 @@ import (
 var WebhookEvents = map[webhooks.Format][]string{
 	webhooks.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
 	webhooks.FormatOpenAI:   {"video.completed", "video.failed"},
+	webhooks.FormatBucket:   {"job.completed"},
 }
 
 // webhookEvent returns a format's name for the end of a run. OpenAI's format has none for a

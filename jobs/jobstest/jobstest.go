@@ -206,7 +206,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Releaser:  &pass.Releaser{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Settler:   &change.Settler{DB: db, Notifier: notifier},
 		Readier:   &pass.Readier{DB: db, Notifier: notifier},
-		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here},
+		Webhooks:  &webhook.Endpoints{DB: db, Sealer: sealer, Outbound: here, Buckets: blob.Customers{Policy: here}},
 		Deliverer: webhook.NewDeliverer(db, sealer, wire.New(reads), webhook.NewSender(here), base),
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[access.Role]string{},
@@ -224,6 +224,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Notifier: s.Notifier}, Submitter: s.Submitter}
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows,
 		Sealer: sealer}}
+	s.Deliverer.Objects, s.Deliverer.Buckets = objects, s.Webhooks.Buckets
 	s.Account = s.NewAccount(t, "client", models.TierEnterprise)
 	s.Client = s.NewKey(t, s.Account, access.RoleClient)
 	house := s.NewAccount(t, "house", models.TierCritical)

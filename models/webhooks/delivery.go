@@ -173,6 +173,16 @@ func ClaimDeliveries(ctx context.Context, db bun.IDB, b Bounds, limit int, ttl t
 	return claimed, err
 }
 
+// ExtendClaim lengthens a claim that has not changed to ttl from now, and returns its end. It returns
+// sql.ErrNoRows if the claim is another's by now.
+func ExtendClaim(ctx context.Context, db bun.IDB, id models.WebhookDeliveryID, claim time.Time, ttl time.Duration) (end time.Time, err error) {
+	err = db.NewRaw(`
+		UPDATE webhook_deliveries SET
+			claimed_until = clock_timestamp() + make_interval(secs => ?2), next_attempt_at = clock_timestamp() + make_interval(secs => ?2)
+		WHERE id = ?0 AND state = 'PENDING' AND claimed_until = ?1 RETURNING claimed_until`, id, claim, ttl.Seconds()).Scan(ctx, &end)
+	return end, err
+}
+
 // GetEventWorkflow returns the workflow of an event as it stood when the event was written, or
 // sql.ErrNoRows.
 func GetEventWorkflow(ctx context.Context, db bun.IDB, id models.WebhookEventID) (*models.Workflow, error) {

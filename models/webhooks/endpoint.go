@@ -20,6 +20,8 @@ const (
 	// FormatOpenAI is the body of OpenAI's webhooks, for receivers written for
 	// its Videos API.
 	FormatOpenAI Format = "OPENAI"
+	// FormatBucket is no body, but the video itself: the endpoint is a bucket of the account.
+	FormatBucket Format = "BUCKET"
 )
 
 // Endpoint is where an account is notified of the ends of its jobs. An account's
@@ -33,7 +35,7 @@ type Endpoint struct {
 	Format    Format                   `bun:"format"`
 	Events    []string                 `bun:"events,array"`
 
-	// The secrets are encrypted. The old one, if any, also signs until OldSecretUntil.
+	// The secrets are encrypted. That of a bucket is its keys. The old one, if any, also signs until OldSecretUntil.
 	Secret         []byte    `bun:"secret,nullzero"`
 	SecretKey      []byte    `bun:"secret_key,nullzero"`
 	OldSecret      []byte    `bun:"old_secret,nullzero"`
@@ -132,6 +134,13 @@ func RotateSecret(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, s
 		UPDATE webhook_endpoints SET old_secret = secret, old_secret_key = secret_key,
 			old_secret_until = clock_timestamp() + make_interval(secs => ?3), secret = ?1, secret_key = ?2
 		WHERE id = ?0 AND deleted_at IS NULL`, id, secret, key, overlap.Seconds()).Exec(ctx))
+}
+
+// SetBucketKeys replaces the keys of a bucket.
+func SetBucketKeys(ctx context.Context, tx bun.Tx, id models.WebhookEndpointID, keys, key []byte) error {
+	return postgres.MustChange(tx.NewRaw(`
+		UPDATE webhook_endpoints SET secret = ?1, secret_key = ?2 WHERE id = ?0 AND deleted_at IS NULL AND format = 'BUCKET'`,
+		id, keys, key).Exec(ctx))
 }
 
 // DeleteEndpoint marks an endpoint as deleted and clears its secrets. The row stays,

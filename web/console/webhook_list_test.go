@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,12 +10,45 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
 
 func TestWebhookPages(t *testing.T) {
 	t.Parallel()
+
+	t.Run("ManageABucket", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		s3, err := localstack.StartS3(t.Context(), localstack.S3Config{Dir: t.TempDir(), Bucket: "films"})
+		require.NoError(t, err)
+		t.Cleanup(func() { s3.Stop(context.Background()) })
+		access, secret := s3.Keys()
+		form := url.Values{
+			"id": {string(models.NewWebhookEndpointID())}, "url": {"s3://films/raw/?endpoint=" + s3.Endpoint()}, "accessKey": {access},
+			"secretKey": {"hunter2"},
+		}
+		require.Contains(t, b.get(t, "/webhooks/bucket").Body, "Test and create")
+
+		bad := b.post(t, "/webhooks/bucket", form)
+		form.Set("secretKey", secret)
+		made := b.post(t, "/webhooks/bucket", form)
+
+		require.Equal(t, http.StatusUnprocessableEntity, bad.Status)
+		require.Contains(t, bad.Body, "the secret key is wrong")
+		require.Contains(t, bad.Body, `value="`+access+`"`, "what was typed stays")
+		require.NotContains(t, bad.Body, "hunter2")
+		path := made.Header.Get("Location")
+		require.Regexp(t, `^/webhooks/whk_`, path)
+		page := b.get(t, path).Body
+		require.Contains(t, page, path+"/keys")
+		require.NotContains(t, page, path+"/rotate")
+		require.Contains(t, b.get(t, path+"/keys").Body, "Replace keys")
+		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path+"/keys", url.Values{"accessKey": {access}, "secretKey": {"hunter2"}}).Status)
+		require.Equal(t, path, b.post(t, path+"/keys", url.Values{"accessKey": {access}, "secretKey": {secret}}).Header.Get("Location"))
+	})
 
 	t.Run("ManageAnEndpoint", func(t *testing.T) {
 		t.Parallel()

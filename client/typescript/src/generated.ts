@@ -587,10 +587,19 @@ export type JobOrder =
   /** Jobs that have ended, the last ones first. */
   | 'LAST_ENDED';
 
-/** STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API. */
+/** STANDARD is {type, timestamp, data}. OPENAI is the body of OpenAI's webhooks, for receivers that were written for its Videos API. BUCKET is no body: the video itself is written into a bucket (createBucketEndpoint). */
 export type WebhookFormat =
   | 'STANDARD'
-  | 'OPENAI';
+  | 'OPENAI'
+  | 'BUCKET';
+
+/** The keys of a bucket. S3 has an access key and a secret key, Google Cloud Storage a service account. */
+export type BucketKeysInput = {
+  accessKey?: InputMaybe<Scalars['String']['input']>;
+  secretKey?: InputMaybe<Scalars['String']['input']>;
+  /** The JSON of the service account's key file. */
+  serviceAccount?: InputMaybe<Scalars['String']['input']>;
+};
 
 export type WorkerStatus =
   | 'BOOTING'

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/adapters/tasks"
 	"github.com/reelay/reelay/features/alert"
@@ -106,7 +107,7 @@ func (s *stack) control(ctx context.Context) error {
 	publisher := tasks.NewPublisher(s.asynq)
 	defer publisher.Close()
 	deliverer := webhook.NewDeliverer(s.db, s.sealer, wire.New(s.readers()), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
-	deliverer.Observe = s.metrics.Webhook
+	deliverer.Observe, deliverer.Objects, deliverer.Buckets = s.metrics.Webhook, s.objects, blob.Customers{Policy: s.cfg.outbound}
 	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 
 	notifier := &alert.Sender{Desk: s.alerts(), History: &history.Timeline{DB: s.db}}

@@ -314,7 +314,7 @@ func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {
-	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound}
+	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound, Buckets: blob.Customers{Policy: s.cfg.outbound}}
 }
 
 // videos is used by api, and by control, which deletes videos whose jobs had to end
