@@ -145,14 +145,14 @@ func TestBucket(t *testing.T) {
 				if r.Method != http.MethodPut {
 					return false
 				}
-				http.Error(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>", 503)
+				http.Error(w, "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>", http.StatusServiceUnavailable)
 				return true
 			}, "SlowDown"},
 			{func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != http.MethodPut {
 					return false
 				}
-				http.Error(w, "<Error><Code>QuotaExceeded</Code><Message>Full.</Message></Error>", 403)
+				http.Error(w, "<Error><Code>QuotaExceeded</Code><Message>Full.</Message></Error>", http.StatusForbidden)
 				return true
 			}, "the bucket is full"},
 			{func(_ http.ResponseWriter, r *http.Request) bool {
