@@ -136,12 +136,15 @@ chrome() {
 
 # browser is what only the tests need: Chromium, a C compiler for the race
 # detector, ps to see processes with, curl for what the README says, Python for
-# OpenAI's package, and promtool, which comes with Prometheus.
+# OpenAI's package, promtool, which comes with Prometheus, systemd-analyze, which
+# checks units, and ssh-keygen, which signs releases.
 browser() {
 	if have apt-get; then
 		have pgrep || apt_install procps
 		have curl || apt_install curl
 		have gcc || have clang || apt_install gcc libc6-dev
+		have systemd-analyze || apt_install systemd
+		have ssh-keygen || apt_install openssh-client
 	fi
 	have_python || install python3-venv python
 	have promtool || install prometheus prometheus
