@@ -51,9 +51,11 @@ require (
 require github.com/samber/lo v1.53.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/alexedwards/argon2id v1.0.0
 	github.com/aws/aws-sdk-go-v2/feature/cloudfront/sign v1.9.16
 	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/google/licensecheck v0.3.1
 	github.com/itchyny/gojq v0.12.20
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/minio/minio-go/v7 v7.4.1
