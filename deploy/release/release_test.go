@@ -85,8 +85,9 @@ func TestDebianChangelog(t *testing.T) {
 		" -- The Reelay authors <reelay@users.noreply.github.com>  Sat, 28 Nov 2026 14:04:38 +0000\n", r.debianChangelog("reelay"))
 }
 
-// clone clones the commit of this tree, with the console's libraries, which task assets fetched.
-func clone(t *testing.T) string {
+// tagged clones the commit of this tree as a release: with a date in CHANGELOG.md, a tag, and the
+// console's libraries, which task assets fetched. It returns the version.
+func tagged(t *testing.T) (folder, version string) {
 	t.Helper()
 	from, err := filepath.Abs(root)
 	require.NoError(t, err)
@@ -101,22 +102,44 @@ func clone(t *testing.T) string {
 	}
 	const modules = "node_modules"
 	require.NoError(t, os.CopyFS(filepath.Join(into, modules), os.DirFS(filepath.Join(from, modules))))
-	return into
+	changelog, err := os.ReadFile(filepath.Join(into, "CHANGELOG.md"))
+	require.NoError(t, err)
+	version, _, _, err = readNotes(string(changelog))
+	require.NoError(t, err)
+	dated := strings.Replace(string(changelog), "] - Unreleased\n", "] - 2026-11-30\n", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(into, "CHANGELOG.md"), []byte(dated), 0o644))
+	gitIn(t, into, "commit", "-q", "--allow-empty", "-a", "-m", "Release "+version)
+	gitIn(t, into, "tag", "v"+version)
+	return into, version
 }
 
-// TestRelease builds the release of the commit for this machine twice. It takes a quarter of an
-// hour: the second time, all is compiled anew.
+// TestRelease builds a signed release of the commit for this machine twice. It takes a quarter of
+// an hour: the second time, all is compiled anew.
 func TestRelease(t *testing.T) {
 	if os.Getenv("REELAY_TEST_RELEASE") == "" {
 		t.Skip("REELAY_TEST_RELEASE is not set")
 	}
-	build := func() string {
-		out := filepath.Join(t.TempDir(), "dist")
-		require.NoError(t, run(t.Context(), clone(t), out, "", "linux/"+runtime.GOARCH))
+	key := filepath.Join(t.TempDir(), "key")
+	_, err := output(t.Context(), "", nil, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+	require.NoError(t, err)
+	var version string
+	build := func() (out string) {
+		var from string
+		from, version = tagged(t)
+		out = filepath.Join(t.TempDir(), "dist")
+		require.NoError(t, run(t.Context(), from, out, key, "linux/"+runtime.GOARCH))
 		return out
 	}
 
 	first := build()
+	for _, command := range []string{
+		"sha256sum -c SHA256SUMS", "ssh-keygen -Y check-novalidate -n file -s SHA256SUMS.sig <SHA256SUMS",
+		"tar xzf reelay_" + version + "_linux_" + runtime.GOARCH + ".tar.gz --strip-components=1 && rm reelay_*.tar.gz && ./reelay version | grep -q '^reelay " +
+			version + "+'",
+	} {
+		said, err := output(t.Context(), first, nil, "sh", "-c", command)
+		require.NoError(t, err, string(said))
+	}
 	t.Setenv("GOCACHE", t.TempDir())
 	second := build()
 

@@ -58,7 +58,7 @@ func gitIn(t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
 	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=1795874678 +0000", "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=1795874678 +0000", "GIT_AUTHOR_DATE=1795874678 +0000", "GIT_CONFIG_GLOBAL=/dev/null")
 	said, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(said))
 }
