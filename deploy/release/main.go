@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,7 +20,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	out := flag.String("out", "dist", "folder for the files of the release; its contents are replaced")
+	out := flag.String("out", "dist", "folder for the files of the release; those of an older release there are removed")
 	key := flag.String("signing-key", "", "SSH private key that signs SHA256SUMS (default: no signature)")
 	only := flag.String("only", "", "targets such as linux/amd64,darwin/arm64 (default: all)")
 	flag.Parse()
@@ -59,7 +61,7 @@ func chosen(list string) ([]target, error) {
 // release is what one run builds.
 type release struct {
 	source
-	out     string // folder of the finished files
+	out     string // folder of the files, until all are finished
 	stage   string // folder of what goes into them
 	targets []target
 	parts   []licences.Part // that are not ours; set by writeLicences
@@ -78,7 +80,7 @@ func run(ctx context.Context, root, out, key, only string) error {
 	if err != nil {
 		return err
 	}
-	if out, err = filepath.Abs(out); err != nil {
+	if err := checkFree(out); err != nil {
 		return err
 	}
 	stage, err := os.MkdirTemp("", "reelay-release-")
@@ -86,27 +88,45 @@ func run(ctx context.Context, root, out, key, only string) error {
 		return err
 	}
 	defer os.RemoveAll(stage)
-	r := &release{source: from, out: out, stage: stage, targets: some}
+	r := &release{source: from, out: filepath.Join(stage, "dist"), stage: stage, targets: some}
 	if err := r.build(ctx); err != nil {
 		return err
 	}
-	if err := writeSums(out); err != nil {
+	if err := writeSums(r.out); err != nil {
 		return err
 	}
 	if key != "" {
-		if err := sign(ctx, key, filepath.Join(out, sumsFile)); err != nil {
+		if err := sign(ctx, key, filepath.Join(r.out, sumsFile)); err != nil {
 			return err
 		}
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	if err := os.CopyFS(out, os.DirFS(r.out)); err != nil {
+		return err
 	}
 	say("Reelay %s is in %s", r.version, out)
 	return nil
 }
 
-// build builds everything but the checksums.
-func (r *release) build(ctx context.Context) error {
-	if err := os.RemoveAll(r.out); err != nil {
+// checkFree makes sure that only an older release is removed.
+func checkFree(out string) error {
+	files, err := os.ReadDir(out)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(filepath.Join(out, sumsFile)); err != nil {
+		return fmt.Errorf("-out is %s, which has files but is no release (it has no %s): name an empty folder", out, sumsFile)
+	}
+	return nil
+}
+
+// build builds everything but the checksums.
+func (r *release) build(ctx context.Context) error {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
 	}

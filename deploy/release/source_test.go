@@ -118,6 +118,20 @@ func TestReadSource(t *testing.T) {
 	}
 }
 
+func TestCheckFree(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+
+	require.NoError(t, checkFree(filepath.Join(folder, "none")))
+	require.NoError(t, checkFree(folder))
+
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "thesis.tex"), nil, 0o644))
+	require.EqualError(t, checkFree(folder), "-out is "+folder+", which has files but is no release (it has no SHA256SUMS): name an empty folder")
+
+	require.NoError(t, os.WriteFile(filepath.Join(folder, sumsFile), nil, 0o644))
+	require.NoError(t, checkFree(folder))
+}
+
 func TestChosen(t *testing.T) {
 	t.Parallel()
 
