@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages of dist in an empty Debian, boots it in a container without a
 # network, starts the unit reelay-up, and renders one video. Fails if that takes more than two
-# minutes, the download of what the package needs included. `go tool task test:deb` runs it.
+# minutes, the download of what the package needs included. Then it starts the worker of the package
+# reelay-agent, and removes both packages. `go tool task test:deb` runs it.
 #
 # REELAY_DEBIAN_MIRROR is a mirror of Debian (default: debootstrap's), REELAY_DEBIAN_SUITE the
 # release to install (default: bookworm).
@@ -59,13 +60,25 @@ as_reelay reelay submit --data /var/lib/reelay --prompt 'a lighthouse in the fog
 echo "$(($(date +%s) - begun))" >/root/seconds
 as_reelay ffprobe -v error -show_entries stream=codec_type -of csv=p=0 /var/lib/reelay/first.mp4 | grep -q -x video
 
-systemctl stop reelay-up
-systemctl show reelay-up --property=Result,NRestarts >/root/result
-printf 'Result=success\nNRestarts=0\n' | sort >/root/want
-sort /root/result | cmp - /root/want
-
 # Both packages may be on one machine.
 dpkg -i /root/reelay-agent.deb
+echo 'pools: [{name: site, provider: static, region: local, gpuType: none, capacityClass: ON_DEMAND, models: [testcard], maxWorkers: 1}]' |
+	as_reelay reelay pools apply --data /var/lib/reelay -f -
+key=$(sed -n 's/.*"workerKey": "\(.*\)".*/\1/p' /var/lib/reelay/credentials.json)
+cat >>/etc/reelay/agent.env <<EOF
+REELAY_ENDPOINT=http://127.0.0.1:8080
+REELAY_API_KEY=$key
+REELAY_AGENT_POOL=site
+REELAY_AGENT_CAPACITY_CLASS=ON_DEMAND
+EOF
+systemctl start reelay-agent
+journalctl --follow --lines=all --output=cat --unit=reelay-agent | grep -q -m 1 'worker registered'
+
+for unit in reelay-agent reelay-up; do
+	systemctl stop "$unit"
+	[ "$(systemctl show "$unit" --property=Result --value)" = success ]
+	[ "$(systemctl show "$unit" --property=NRestarts --value)" = 0 ]
+done
 [ "$(stat -c '%U:%G %a' /etc/reelay/reelay.env /etc/reelay/agent.env | sort -u)" = 'root:reelay 640' ]
 said=$(systemd-analyze verify --man=no /usr/lib/systemd/system/reelay-*.service 2>&1)
 [ -z "$said" ] || { echo "$said" && exit 1; }
@@ -83,7 +96,7 @@ FailureAction=exit-force
 Type=oneshot
 ExecStart=/bin/sh -x /root/video.sh
 TimeoutStartSec=300
-ExecStopPost=/bin/sh -c 'journalctl --no-pager --output=cat --unit=video --unit=reelay-up >/root/journal'
+ExecStopPost=/bin/sh -c 'journalctl --no-pager --output=cat --unit=video --unit=reelay-up --unit=reelay-agent >/root/journal'
 END
 mkdir -p "$root/etc/systemd/system/default.target.wants"
 ln -s /etc/systemd/system/video.service "$root/etc/systemd/system/default.target.wants/video.service"
