@@ -122,16 +122,15 @@ func TestRelease(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	_, err := output(t.Context(), "", nil, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
 	require.NoError(t, err)
-	var version string
-	build := func() (out string) {
-		var from string
-		from, version = tagged(t)
-		out = filepath.Join(t.TempDir(), "dist")
+	here, version := tagged(t)
+	elsewhere, _ := tagged(t)
+	build := func(from string) string {
+		out := filepath.Join(t.TempDir(), "dist")
 		require.NoError(t, run(t.Context(), from, out, key, "linux/"+runtime.GOARCH))
 		return out
 	}
 
-	first := build()
+	first := build(here)
 	for _, command := range []string{
 		"sha256sum -c SHA256SUMS", "ssh-keygen -Y check-novalidate -n file -s SHA256SUMS.sig <SHA256SUMS",
 		"tar xzf reelay_" + version + "_linux_" + runtime.GOARCH + ".tar.gz --strip-components=1 && rm reelay_*.tar.gz && ./reelay version | grep -q '^reelay " +
@@ -141,7 +140,7 @@ func TestRelease(t *testing.T) {
 		require.NoError(t, err, string(said))
 	}
 	t.Setenv("GOCACHE", t.TempDir())
-	second := build()
+	second := build(elsewhere)
 
 	sums, err := os.ReadFile(filepath.Join(first, sumsFile))
 	require.NoError(t, err)
