@@ -41,7 +41,8 @@ func TestUnits(t *testing.T) {
 		copies, err := filepath.Glob(filepath.Join(folder, "*.service"))
 		require.NoError(t, err)
 
-		said, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"verify", "--man=no"}, copies...)...).CombinedOutput()
+		args := append([]string{"verify", "--man=no"}, copies...)
+		said, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
 
 		// It exits with 0 after an unknown key.
 		require.NoError(t, err, "systemd-analyze comes with go tool task setup:browser: %s", said)

@@ -116,11 +116,18 @@ func merge(version string, scanned []cdx.BOM, npm []cdx.Component, parts []licen
 	return bom
 }
 
+// library returns a part with its package URL.
+func library(name, version, purl string) cdx.Component {
+	return cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
+}
+
 // goComponent returns Go's library, which the scanner leaves out.
 func goComponent(p licences.Part) cdx.Component {
 	version := strings.TrimPrefix(p.Version, "go")
 	purl := "pkg:golang/std@" + version
-	return cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: "std", Version: version, PackageURL: purl, Licenses: licencesOf(p.Licences)}
+	c := library("std", version, purl)
+	c.Licenses = licencesOf(p.Licences)
+	return c
 }
 
 // partOf returns the part with the licences of a Go module, or nil.
@@ -166,14 +173,15 @@ func writeBill(path string, bom *cdx.BOM, at time.Time) error {
 // npmComponent returns a package of a lock file as a component.
 func npmComponent(p licences.LockedPackage) (cdx.Component, error) {
 	purl := "pkg:npm/" + strings.ReplaceAll(p.Name, "@", "%40") + "@" + url.PathEscape(p.Version)
-	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: p.Name, Version: p.Version, PackageURL: purl}
+	c := library(p.Name, p.Version, purl)
 	if scope, name, ok := strings.Cut(p.Name, "/"); ok {
 		c.Group, c.Name = scope, name
 	}
 	digest, ok := strings.CutPrefix(p.Integrity, "sha512-")
 	hash, err := base64.StdEncoding.DecodeString(digest)
 	if !ok || err != nil {
-		return c, fmt.Errorf("the npm package %s %s has the integrity %q in its lock file: it must be sha512", p.Name, p.Version, p.Integrity)
+		return c, fmt.Errorf("the npm package %s %s has the integrity %q in its lock file: it must be sha512",
+			p.Name, p.Version, p.Integrity)
 	}
 	c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA512, Value: hex.EncodeToString(hash)}}
 	// A name of npm that SPDX does not know is no identifier.
@@ -200,7 +208,8 @@ func (r *release) writeRuntimesBill() error {
 		}
 		components = append(components, found...)
 	}
-	bom := newBill(cdx.Component{BOMRef: "reelay-runtimes", Type: cdx.ComponentTypeApplication, Name: "reelay-runtimes", Version: r.version})
+	const name = "reelay-runtimes"
+	bom := newBill(cdx.Component{BOMRef: name, Type: cdx.ComponentTypeApplication, Name: name, Version: r.version})
 	bom.Components = distinct(components)
 	return writeBill(filepath.Join(r.out, fmt.Sprintf("reelay-runtimes_%s.cdx.json", r.version)), bom, r.time)
 }
@@ -214,7 +223,7 @@ func pypiComponents(lock string) ([]cdx.Component, error) {
 	for _, found := range requirement.FindAllStringSubmatch(lock, -1) {
 		name, version := strings.ToLower(strings.ReplaceAll(found[1], "_", "-")), found[2]
 		purl := "pkg:pypi/" + name + "@" + url.PathEscape(version)
-		components = append(components, cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl})
+		components = append(components, library(name, version, purl))
 	}
 	if len(components) == 0 {
 		return nil, errors.New("it names no package, such as torch==2.9.0")

@@ -69,7 +69,8 @@ func TestPypiComponents(t *testing.T) {
 	t.Run("ReadsALockFile", func(t *testing.T) {
 		t.Parallel()
 
-		found, err := pypiComponents("# torch==1\nanyio==4.16.0 ; sys_platform != 'emscripten' \\\n    --hash=sha256:59\nTyping_Extensions==4.1\n")
+		found, err := pypiComponents("# torch==1\nanyio==4.16.0 ; sys_platform != 'emscripten' \\\n    --hash=sha256:59\n" +
+			"Typing_Extensions==4.1\n")
 
 		require.NoError(t, err)
 		require.Len(t, found, 2)

@@ -57,7 +57,8 @@ func (r *release) compile(ctx context.Context, t target, p program, into string)
 		flags = append(flags, "-X", at+"released=true")
 	}
 	settings := []string{
-		"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off",
+		"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off",
 	}
 	_, err := output(ctx, r.root, settings, "go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-tags", p.tags,
 		"-ldflags", strings.Join(flags, " "), "-o", into, "./cmd/"+p.name)

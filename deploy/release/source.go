@@ -99,7 +99,8 @@ func (s *source) setVersion(version, date string, tags []string) error {
 		case number != version:
 			return fmt.Errorf("the commit has the tag %s, but the newest version in CHANGELOG.md is %s: correct one of them", tag, version)
 		case date == "Unreleased":
-			return fmt.Errorf("the commit has the tag %s, but CHANGELOG.md says that %s is unreleased: write the date there, commit, and move the tag", tag, version)
+			return fmt.Errorf("the commit has the tag %s, but CHANGELOG.md says that %s is unreleased: write the date there, commit, "+
+				"and move the tag", tag, version)
 		case s.modified:
 			return fmt.Errorf("the commit has the tag %s, but files are modified or not committed: commit or remove them (git status)", tag)
 		}

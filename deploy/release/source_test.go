@@ -15,7 +15,8 @@ func TestReadNotes(t *testing.T) {
 	t.Run("ReturnsTheNewestVersionOnly", func(t *testing.T) {
 		t.Parallel()
 
-		version, date, notes, err := readNotes("# Changelog\n\n## [0.2.0] - 2027-01-02\n\n### Added\n\n- A kite.\n\n## [0.1.0] - 2026-11-30\n\nThe first.\n")
+		version, date, notes, err := readNotes("# Changelog\n\n## [0.2.0] - 2027-01-02\n\n### Added\n\n- A kite.\n\n" +
+			"## [0.1.0] - 2026-11-30\n\nThe first.\n")
 
 		require.NoError(t, err)
 		require.Equal(t, "0.2.0", version)
@@ -98,10 +99,12 @@ func TestReadSource(t *testing.T) {
 	for name, c := range map[string]struct{ date, tag, file, want string }{
 		"RefusesATagOfAnotherVersion": {"2026-11-30", "v0.2.0", "",
 			"the commit has the tag v0.2.0, but the newest version in CHANGELOG.md is 0.3.0: correct one of them"},
-		"RefusesATagWithoutADate": {"Unreleased", "v0.3.0", "", "the commit has the tag v0.3.0, but CHANGELOG.md says that 0.3.0 is unreleased: " +
-			"write the date there, commit, and move the tag"},
-		"RefusesATagWithModifiedFiles": {"2026-11-30", "v0.3.0", "new", "the commit has the tag v0.3.0, but files are modified or not committed: " +
-			"commit or remove them (git status)"},
+		"RefusesATagWithoutADate": {"Unreleased", "v0.3.0", "",
+			"the commit has the tag v0.3.0, but CHANGELOG.md says that 0.3.0 is unreleased: " +
+				"write the date there, commit, and move the tag"},
+		"RefusesATagWithModifiedFiles": {"2026-11-30", "v0.3.0", "new",
+			"the commit has the tag v0.3.0, but files are modified or not committed: " +
+				"commit or remove them (git status)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +129,8 @@ func TestCheckFree(t *testing.T) {
 	require.NoError(t, checkFree(folder))
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "thesis.tex"), nil, 0o644))
-	require.EqualError(t, checkFree(folder), "-out is "+folder+", which has files but is no release (it has no SHA256SUMS): name an empty folder")
+	require.EqualError(t, checkFree(folder),
+		"-out is "+folder+", which has files but is no release (it has no SHA256SUMS): name an empty folder")
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, sumsFile), nil, 0o644))
 	require.NoError(t, checkFree(folder))

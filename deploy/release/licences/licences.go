@@ -30,12 +30,14 @@ type Text struct {
 // accepted are the licences that a part may have. They allow to distribute the part in a
 // binary, if its licence text comes along.
 var accepted = []string{
-	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BlueOak-1.0.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Python-2.0", "Unlicense", "Zlib",
+	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BlueOak-1.0.0", "CC0-1.0",
+	"ISC", "MIT", "MIT-0", "Python-2.0", "Unlicense", "Zlib",
 }
 
 // exceptions are parts with one more licence, with the reason why they may be in a release.
 var exceptions = []struct{ part, licence, reason string }{
-	{"github.com/hashicorp/golang-lru/v2", "MPL-2.0", "its copyleft ends at its own files; gqlgen needs it; it is linked unchanged, and its source is public"},
+	{"github.com/hashicorp/golang-lru/v2", "MPL-2.0",
+		"gqlgen needs it. Its copyleft ends at its own files, which are linked unchanged and whose source is public"},
 	{"npm htmx.org", "BSD-0-Clause", "another name of 0BSD"},
 }
 

@@ -57,7 +57,8 @@ func TestReleasedPartsHaveAcceptedLicences(t *testing.T) {
 
 		const graphiql = "node_modules/graphiql"
 		require.NotEmpty(t, console.Packages[graphiql].Integrity)
-		require.Equal(t, console.Packages[graphiql], bundle.Packages[graphiql], "set the same version in deploy/release/graphiql/package.json")
+		require.Equal(t, console.Packages[graphiql], bundle.Packages[graphiql],
+			"set the same version in deploy/release/graphiql/package.json")
 	})
 
 	t.Run("NoExceptionIsOutdated", func(t *testing.T) {
@@ -111,7 +112,8 @@ func TestCheck(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.EqualError(t, err, "the licences of these parts are not accepted; replace the part, or decide in deploy/release/licences:\n"+c.want)
+			require.EqualError(t, err,
+				"the licences of these parts are not accepted; replace the part, or decide in deploy/release/licences:\n"+c.want)
 		})
 	}
 
@@ -149,9 +151,10 @@ func TestWrite(t *testing.T) {
 	t.Parallel()
 	var file strings.Builder
 
-	err := Write(&file, []Part{{Name: "a", Version: "v1", Licences: []string{"MIT"}, Texts: []Text{{"LICENSE", "Permission is granted.\n"}}}})
+	texts := []Text{{"LICENSE", "Permission is granted.\n"}}
+	err := Write(&file, []Part{{Name: "a", Version: "v1", Licences: []string{"MIT"}, Texts: texts}})
 
 	require.NoError(t, err)
-	require.Equal(t, "Reelay contains the parts listed here. Their licences follow.\n\na v1: MIT\n"+rule+"a v1, LICENSE"+rule+"\nPermission is granted.\n",
-		file.String())
+	require.Equal(t, "Reelay contains the parts listed here. Their licences follow.\n\na v1: MIT\n"+
+		rule+"a v1, LICENSE"+rule+"\nPermission is granted.\n", file.String())
 }
