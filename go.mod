@@ -51,9 +51,11 @@ require (
 require github.com/samber/lo v1.53.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/alexedwards/argon2id v1.0.0
 	github.com/aws/aws-sdk-go-v2/feature/cloudfront/sign v1.9.16
 	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/google/licensecheck v0.3.1
 	github.com/itchyny/gojq v0.12.20
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/minio/minio-go/v7 v7.4.1
@@ -64,12 +66,14 @@ require (
 )
 
 require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/dlclark/regexp2/v2 v2.2.1 // indirect
 	github.com/klauspost/crc32 v1.3.0 // indirect
 	github.com/minio/crc64nvme v1.1.1 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
 	github.com/rs/xid v1.6.0 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/tinylib/msgp v1.6.4 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
 )

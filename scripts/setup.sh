@@ -2,7 +2,7 @@
 # Installs the programs that Reelay runs and that are missing, with the system's
 # package manager. Silent and quick when all of them are there.
 #
-# usage: setup.sh [programs | browser]
+# usage: setup.sh [programs | browser | deb]
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -136,12 +136,15 @@ chrome() {
 
 # browser is what only the tests need: Chromium, a C compiler for the race
 # detector, ps to see processes with, curl for what the README says, Python for
-# OpenAI's package, and promtool, which comes with Prometheus.
+# OpenAI's package, promtool, which comes with Prometheus, systemd-analyze, which
+# checks units, and ssh-keygen, which signs releases.
 browser() {
 	if have apt-get; then
 		have pgrep || apt_install procps
 		have curl || apt_install curl
 		have gcc || have clang || apt_install gcc libc6-dev
+		have systemd-analyze || apt_install systemd
+		have ssh-keygen || apt_install openssh-client
 	fi
 	have_python || install python3-venv python
 	have promtool || install prometheus prometheus
@@ -158,8 +161,17 @@ browser() {
 	say "done"
 }
 
+# deb is what the test of the Debian packages needs: an empty Debian, and a container to boot it in.
+deb() {
+	have apt-get || fail "the Debian packages are tested on Debian or Ubuntu only"
+	have debootstrap || apt_install debootstrap
+	have systemd-nspawn || apt_install systemd-container
+	have lintian || apt_install lintian
+}
+
 case ${1:-programs} in
 programs) programs ;;
 browser) browser ;;
-*) fail "usage: setup.sh [programs | browser]" ;;
+deb) deb ;;
+*) fail "usage: setup.sh [programs | browser | deb]" ;;
 esac

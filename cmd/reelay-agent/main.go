@@ -21,11 +21,17 @@ func main() {
 	}
 }
 
+// extraCommands are those of builds with tags, see man.go.
+var extraCommands []func() *cobra.Command
+
 func newCommand() *cobra.Command {
 	build := version.Current().String()
 	command := agent.Command(build)
 	command.Use = "reelay-agent"
 	command.Version = build
 	command.AddCommand(runtimes.Command(), version.Command())
+	for _, extra := range extraCommands {
+		command.AddCommand(extra())
+	}
 	return command
 }

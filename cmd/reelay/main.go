@@ -99,6 +99,9 @@ func processContext() (context.Context, func(), error) {
 	return followed, stop, nil
 }
 
+// extraCommands are those of builds with tags, see man.go.
+var extraCommands []func() *cobra.Command
+
 func rootCommand() *cobra.Command {
 	root := terminal.Family(&cobra.Command{
 		Use:   "reelay",
@@ -133,6 +136,9 @@ func rootCommand() *cobra.Command {
 		servers.MigrateCommand(), servers.DoctorCommand(), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
+	for _, command := range extraCommands {
+		root.AddCommand(command())
+	}
 	addGroup(root, "access", connect.LoginCommand(), connect.LogoutCommand(), connect.ContextCommand(), connect.WhoamiCommand(),
 		connect.GraphQLCommand(), connect.VersionCommand())
 	root.PersistentFlags().Bool("no-color", false, "print no colours, as with the environment variable NO_COLOR")

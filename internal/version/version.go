@@ -10,15 +10,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Number is the version of this source. CHANGELOG.md has a section for it.
+// Number is the version of this source, or the next one. CHANGELOG.md has a section for it.
 const Number = "0.1.0"
 
 // commit and modified are set by the linker where the go command does not record the checkout: in a linked
 // worktree, and with GOFLAGS=-buildvcs=false. modified is "true" or empty.
 var commit, modified string
 
+// released is set to "true" by the linker in the binaries of a release, which deploy/release builds.
+var released string
+
 // Build identifies a program's build.
 type Build struct {
+	// Version is Number in the binaries of a release, and has the suffix -dev in others.
 	Version string `json:"version"`
 	// Commit is the git commit that was built, or "" if it is unknown, as with go run.
 	Commit string `json:"commit,omitempty"`
@@ -30,8 +34,11 @@ type Build struct {
 
 // Current returns the build of the running program.
 func Current() Build {
-	b := Build{Version: Number, Commit: commit, Modified: modified == "true", Go: runtime.Version(), Platform: runtime.GOOS + "/" +
-		runtime.GOARCH}
+	b := Build{Version: Number + "-dev", Commit: commit, Modified: modified == "true", Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if released == "true" {
+		b.Version = Number
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.stamp(info.Settings)
 	}
@@ -51,7 +58,7 @@ func (b *Build) stamp(settings []debug.BuildSetting) {
 }
 
 // String returns the version with the commit as build metadata, as in
-// 0.1.0+1f2e3d4c5b6a or 0.1.0+1f2e3d4c5b6a.modified.
+// 0.1.0+1f2e3d4c5b6a or 0.1.0-dev+1f2e3d4c5b6a.modified.
 func (b Build) String() string {
 	text := b.Version
 	if b.Commit != "" {

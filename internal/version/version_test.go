@@ -44,7 +44,7 @@ func TestCommand(t *testing.T) {
 		cmd.SetArgs([]string{})
 		require.NoError(t, cmd.Execute())
 
-		require.Contains(t, out.String(), " "+Number)
+		require.Contains(t, out.String(), " "+Number+"-dev")
 	})
 
 	t.Run("PrintsJSON", func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestCommand(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), program, "version").Output()
 
 		require.NoError(t, err)
-		require.Contains(t, string(out), Number+"+1f2e3d4c5b6a.modified")
+		require.Contains(t, string(out), " "+Number+"-dev+1f2e3d4c5b6a.modified ")
 		taskfile, err := os.ReadFile("../../Taskfile.yml")
 		require.NoError(t, err)
 		require.Contains(t, string(taskfile), "-X $at.commit=$(git rev-parse HEAD")

@@ -75,7 +75,7 @@ func (v visit) who() string {
 }
 
 // versionShort is the version that the navigation shows.
-func versionShort() string { return version.Number }
+func versionShort() string { return version.Current().Version }
 
 // versionLong is the version with its commit.
 func versionLong() string { return version.Current().String() }
