@@ -35,18 +35,47 @@ func input(path string) []string {
 	return []string{"-protocol_whitelist", "file", "-format_whitelist", "mov,matroska", "-i", "file:" + path}
 }
 
-// complaints keeps the beginning of a process's standard error and counts its lines.
+// complaints keeps the beginning of a process's standard error and counts its lines, except those about
+// the host.
 type complaints struct {
 	text  bytes.Buffer
 	lines int
+	rest  []byte // of a line that has not ended
 }
+
+// ofHost matches what libraries of ffmpeg print about the host, whatever the file is: libgcrypt where memory
+// may not be locked, as in many containers, and drivers that are not there.
+var ofHost = regexp.MustCompile(`^(Warning: using insecure memory!|libva (info|error): |ALSA lib |MESA|Xlib: |amdgpu: |Failed to open VDPAU backend )`)
 
 const maxComplaints = 4 << 10
 
 func (c *complaints) Write(p []byte) (int, error) {
-	c.lines += bytes.Count(p, []byte("\n"))
-	c.text.Write(p[:min(len(p), maxComplaints-c.text.Len())])
-	return len(p), nil
+	c.rest = append(c.rest, p...)
+	for {
+		end := bytes.IndexByte(c.rest, '\n')
+		if end < 0 && len(c.rest) < maxComplaints {
+			return len(p), nil
+		}
+		if end < 0 {
+			end = len(c.rest) - 1 // a line without an end
+		}
+		c.add(c.rest[:end+1])
+		c.rest = c.rest[end+1:]
+	}
+}
+
+func (c *complaints) add(line []byte) {
+	if !ofHost.Match(line) {
+		c.lines++
+		c.text.Write(line[:min(len(line), maxComplaints-c.text.Len())])
+	}
+}
+
+// end adds a last line that has no end. It is not counted.
+func (c *complaints) end() {
+	lines := c.lines
+	c.add(c.rest)
+	c.lines = lines
 }
 
 // first returns the first line, without ffmpeg's mark of the part that printed it.
@@ -97,6 +126,7 @@ func run(ctx context.Context, program string, args []string, readers ...func(io.
 	}
 	reading.Wait()
 	err = cmd.Wait()
+	said.end()
 	if ctx.Err() != nil {
 		return said, false, context.Cause(ctx)
 	}
