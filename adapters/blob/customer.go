@@ -41,7 +41,7 @@ func (c Customers) Open(ctx context.Context, text string, keys webhook.BucketKey
 	if err != nil {
 		return nil, err
 	}
-	config := Config{Place: place, LinkKey: make([]byte, 32), Transport: c.Policy.Client(0).Transport}
+	config := Config{Place: place, LinkKeys: OneKey(make([]byte, 32)), Transport: c.Policy.Client(0).Transport}
 	var options []option.ClientOption
 	switch {
 	case place.Kind == KindS3 && (keys.AccessKey == "" || keys.SecretKey == ""):

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,15 +28,24 @@ const signatureParam = "signature"
 // linkSigner signs links to Handler, with an HMAC-SHA256 over the method, the key and every
 // parameter. A link is a path: the name by which the client calls this server is not signed.
 type linkSigner struct {
-	linkKey []byte
+	// keys returns the keys: the first one signs, all of them verify.
+	keys func() [][]byte
 }
 
-func newLinkSigner(linkKey []byte) (linkSigner, error) {
-	if len(linkKey) != sha256.Size {
-		return linkSigner{}, fmt.Errorf("the key that signs links must have %d bytes, not %d", sha256.Size, len(linkKey))
+func newLinkSigner(keys func() [][]byte) (linkSigner, error) {
+	if keys == nil {
+		return linkSigner{}, errors.New("no key signs links")
 	}
-	return linkSigner{linkKey: linkKey}, nil
+	for _, key := range keys() {
+		if len(key) != sha256.Size {
+			return linkSigner{}, fmt.Errorf("the key that signs links must have %d bytes, not %d", sha256.Size, len(key))
+		}
+	}
+	return linkSigner{keys}, nil
 }
+
+// OneKey is for a key that is never replaced.
+func OneKey(key []byte) func() [][]byte { return func() [][]byte { return [][]byte{key} } }
 
 func (s linkSigner) signUpload(_ context.Context, u jobs.Upload, expires time.Time) (jobs.Link, map[string]string, error) {
 	link := s.sign(http.MethodPut, u.Key, url.Values{
@@ -57,13 +67,13 @@ func (s linkSigner) signDownload(_ context.Context, key, filename string, expire
 func (linkSigner) origin() string { return "" }
 
 func (s linkSigner) sign(method, key string, params url.Values) jobs.Link {
-	params.Set(signatureParam, base64.RawURLEncoding.EncodeToString(s.mac(method, key, params)))
+	params.Set(signatureParam, base64.RawURLEncoding.EncodeToString(linkMAC(s.keys()[0], method, key, params)))
 	link := url.URL{Path: linkPath + key, RawQuery: params.Encode()}
 	return jobs.Link(link.String())
 }
 
-func (s linkSigner) mac(method, key string, params url.Values) []byte {
-	mac := hmac.New(sha256.New, s.linkKey)
+func linkMAC(linkKey []byte, method, key string, params url.Values) []byte {
+	mac := hmac.New(sha256.New, linkKey)
 	write := func(field string) { // with its length, so that no two sets of fields look alike
 		_, _ = fmt.Fprintf(mac, "%d:%s", len(field), field)
 	}
@@ -104,7 +114,8 @@ func (s linkSigner) verify(r *http.Request, now time.Time) (terms, error) {
 	}
 	params := r.URL.Query()
 	signature, err := base64.RawURLEncoding.Strict().DecodeString(params.Get(signatureParam))
-	if err != nil || !hmac.Equal(signature, s.mac(method, key, params)) {
+	signed := slices.ContainsFunc(s.keys(), func(linkKey []byte) bool { return hmac.Equal(signature, linkMAC(linkKey, method, key, params)) })
+	if err != nil || !signed {
 		return terms{}, refuse(http.StatusForbidden, "This link is not valid for %s of this object. Use a link exactly as it was given.", method)
 	}
 	expires, err := strconv.ParseInt(params.Get("expires"), 10, 64)

@@ -174,10 +174,10 @@ func TestOpen(t *testing.T) {
 
 	t.Run("RefusesInvalidSettings", func(t *testing.T) {
 		t.Parallel()
-		good := blob.Config{Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, EmulatorHost: "127.0.0.1:1", LinkKey: linkKey}
+		good := blob.Config{Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, EmulatorHost: "127.0.0.1:1", LinkKeys: blob.OneKey(linkKey)}
 		cases := map[string]func(*blob.Config){
 			"no bucket is named":        func(c *blob.Config) { c.Place.Bucket = "" },
-			"must have 32 bytes, not 5": func(c *blob.Config) { c.LinkKey = c.LinkKey[:5] },
+			"must have 32 bytes, not 5": func(c *blob.Config) { c.LinkKeys = blob.OneKey(linkKey[:5]) },
 			"address of an emulator":    func(c *blob.Config) { c.EmulatorHost = "http://[" },
 		}
 
@@ -196,7 +196,7 @@ func TestGoogleLink(t *testing.T) {
 
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
-	store, err := blob.Open(t.Context(), blob.Config{Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, LinkKey: linkKey},
+	store, err := blob.Open(t.Context(), blob.Config{Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, LinkKeys: blob.OneKey(linkKey)},
 		option.WithAuthCredentialsJSON(option.ServiceAccount, serviceAccount(t, key)))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })

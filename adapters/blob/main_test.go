@@ -145,7 +145,7 @@ func serve(t *testing.T, emulatorHost string, stallLimit time.Duration) served {
 // serveAt is serve with a clock; nil is the clock of this process.
 func serveAt(t *testing.T, emulatorHost string, stallLimit time.Duration, now func() time.Time) served {
 	config := blob.Config{
-		Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, EmulatorHost: emulatorHost, LinkKey: linkKey, Now: now,
+		Place: blob.Place{Kind: blob.KindGoogle, Bucket: "clips"}, EmulatorHost: emulatorHost, LinkKeys: blob.OneKey(linkKey), Now: now,
 	}
 	if onS3() {
 		config.Place, config.Keys = s3Bucket(t), s3Keys()

@@ -19,7 +19,7 @@ import (
 
 // openS3 opens a store at place with the server's keys.
 func openS3(t *testing.T, config blob.Config) *blob.Store {
-	config.LinkKey = linkKey
+	config.LinkKeys = blob.OneKey(linkKey)
 	if config.Keys == nil {
 		config.Keys = s3Keys()
 	}
@@ -270,7 +270,7 @@ func TestS3_RefusesAConfigurationWithoutKeys(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/none")
 
-	_, err := blob.Open(t.Context(), blob.Config{LinkKey: linkKey, Place: blob.Place{Kind: blob.KindS3, Bucket: "clips", Region: "eu-1"}})
+	_, err := blob.Open(t.Context(), blob.Config{LinkKeys: blob.OneKey(linkKey), Place: blob.Place{Kind: blob.KindS3, Bucket: "clips", Region: "eu-1"}})
 
 	require.ErrorContains(t, err, "there are no keys for S3: set AWS_ACCESS_KEY_ID")
 }

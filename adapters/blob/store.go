@@ -53,8 +53,9 @@ type Config struct {
 	// EmulatorHost is the emulator to use instead of Google Cloud Storage, as host:port or a
 	// URL, which may contain a user and a password.
 	EmulatorHost string
-	// LinkKey signs the links to Handler: 32 random bytes, the same in every process.
-	LinkKey []byte
+	// LinkKeys returns the keys of the links to Handler, each of 32 random bytes, the same in every process.
+	// The first one signs, all of them verify.
+	LinkKeys func() [][]byte
 
 	// Keys are for S3; nil stands for the usual ones, see usualKeys.
 	Keys *credentials.Credentials
@@ -124,7 +125,7 @@ func (s *Store) of(key string) *Store {
 func (s *Store) all() []*Store { return append([]*Store{s}, slices.Collect(maps.Values(s.folders))...) }
 
 func open(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, error) {
-	links, err := newLinkSigner(cfg.LinkKey)
+	links, err := newLinkSigner(cfg.LinkKeys)
 	if err != nil {
 		return nil, err
 	}

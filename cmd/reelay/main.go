@@ -133,7 +133,7 @@ func rootCommand() *cobra.Command {
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
-		servers.MigrateCommand(), servers.DoctorCommand(), providers.Command(), simulation.Command())
+		servers.MigrateCommand(), servers.SecretsCommand(), servers.DoctorCommand(), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
 	for _, command := range extraCommands {

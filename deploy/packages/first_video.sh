@@ -102,7 +102,6 @@ mkdir -p "$root/etc/systemd/system/default.target.wants"
 ln -s /etc/systemd/system/video.service "$root/etc/systemd/system/default.target.wants/video.service"
 
 say "booting it and rendering a video"
-# A real machine lets programs lock memory. ffmpeg's libraries complain where it is forbidden.
 container --private-network --boot >"$folder/log" 2>&1 </dev/null || true
 if [ ! -e "$root/root/passed" ]; then
 	tail -n 60 "$root/root/journal" "$folder/log" >&2 || true

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/aead/subtle"
@@ -46,8 +47,14 @@ type Sealed struct {
 
 // Sealer seals and opens texts with the keys of one keyset.
 type Sealer struct {
-	wrap   tink.AEAD
-	keyIDs map[uint32]bool
+	keys atomic.Pointer[keys]
+	file *File // that they are read from, or nil
+}
+
+// keys are the keys of a keyset.
+type keys struct {
+	wrap tink.AEAD
+	ids  map[uint32]bool
 }
 
 // NewKeyset makes a keyset with one new AES-256-GCM key, as Tink's JSON.
@@ -66,6 +73,24 @@ func NewKeyset() ([]byte, error) {
 // New makes a Sealer from a keyset in Tink's JSON. Its primary key seals; each
 // of its enabled keys opens what it sealed.
 func New(keysetJSON []byte) (*Sealer, error) {
+	keys, err := readKeyset(keysetJSON)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sealer{}
+	s.keys.Store(keys)
+	return s, nil
+}
+
+// current returns the keys of the newest file.
+func (s *Sealer) current() *keys {
+	if s.file != nil {
+		s.file.look(false)
+	}
+	return s.keys.Load()
+}
+
+func readKeyset(keysetJSON []byte) (*keys, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(keysetJSON)))
 	if err != nil {
 		return nil, fmt.Errorf("read the keyset: %w", err)
@@ -78,7 +103,7 @@ func New(keysetJSON []byte) (*Sealer, error) {
 	for _, key := range handle.KeysetInfo().GetKeyInfo() {
 		keyIDs[key.GetKeyId()] = true
 	}
-	return &Sealer{wrap: wrap, keyIDs: keyIDs}, nil
+	return &keys{wrap: wrap, ids: keyIDs}, nil
 }
 
 // Seal encrypts plaintext under a new key. It opens only with the same
@@ -93,7 +118,7 @@ func (s *Sealer) Seal(plaintext, associated []byte) (Sealed, error) {
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal: %w", err)
 	}
-	wrapped, err := s.wrap.Encrypt(dataKey, associated)
+	wrapped, err := s.current().wrap.Encrypt(dataKey, associated)
 	if err != nil {
 		return Sealed{}, fmt.Errorf("seal the data key: %w", err)
 	}
@@ -106,9 +131,17 @@ func (s *Sealer) Open(sealed Sealed, associated []byte) ([]byte, error) {
 	if len(sealed.WrappedKey) == 0 {
 		return nil, ErrShredded
 	}
-	dataKey, err := s.wrap.Decrypt(sealed.WrappedKey, associated)
+	with := s.current()
+	if with.lacks(sealed.WrappedKey) && s.file != nil { // another process may use a key that the file has by now
+		s.file.look(true)
+		with = s.keys.Load()
+	}
+	dataKey, err := with.wrap.Decrypt(sealed.WrappedKey, associated)
+	if err != nil && with.lacks(sealed.WrappedKey) {
+		return nil, ErrWrongKey // Tink does not tell it from a changed text
+	}
 	if err != nil {
-		return nil, s.unwrapError(sealed.WrappedKey)
+		return nil, ErrTampered
 	}
 	cipher, err := subtle.NewAESGCM(dataKey)
 	if err != nil {
@@ -121,10 +154,7 @@ func (s *Sealer) Open(sealed Sealed, associated []byte) ([]byte, error) {
 	return plaintext, nil
 }
 
-// unwrapError tells a lost key from a changed text: Tink does not.
-func (s *Sealer) unwrapError(wrapped []byte) error {
-	if len(wrapped) > prefixBytes && !s.keyIDs[binary.BigEndian.Uint32(wrapped[1:prefixBytes])] {
-		return ErrWrongKey
-	}
-	return ErrTampered
+// lacks reports whether the key that wrapped a key is not among these.
+func (k *keys) lacks(wrapped []byte) bool {
+	return len(wrapped) > prefixBytes && !k.ids[binary.BigEndian.Uint32(wrapped[1:prefixBytes])]
 }

@@ -19,6 +19,10 @@ type Secrets struct {
 	Keyset json.RawMessage `json:"keyset"`
 	// LinkKey signs links to objects.
 	LinkKey []byte `json:"linkKey"`
+	// OtherLinkKeys also verify links, newest first.
+	OtherLinkKeys [][]byte `json:"otherLinkKeys,omitempty"`
+	// NextLinkKey is set if the first of OtherLinkKeys is newer than LinkKey.
+	NextLinkKey bool `json:"nextLinkKey,omitempty"`
 }
 
 // LoadOrCreate returns the secrets in the file at path, which it creates if
@@ -59,6 +63,11 @@ func Load(path string) (Secrets, error) {
 	if len(secrets.LinkKey) != linkKeyBytes {
 		return Secrets{}, fmt.Errorf("the secrets file %s must hold a linkKey of %d bytes in base64, not of %d", path, linkKeyBytes,
 			len(secrets.LinkKey))
+	}
+	for _, key := range secrets.OtherLinkKeys {
+		if len(key) != linkKeyBytes {
+			return Secrets{}, fmt.Errorf("the secrets file %s must hold otherLinkKeys of %d bytes in base64, not of %d", path, linkKeyBytes, len(key))
+		}
 	}
 	return secrets, nil
 }

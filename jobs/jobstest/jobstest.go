@@ -239,7 +239,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 // REELAY_TEST_STORE is s3.
 func openObjects(t testing.TB, dir string) (_ *blob.Store, base string) {
 	t.Helper()
-	config := blob.Config{LinkKey: bytes.Repeat([]byte{7}, 32)}
+	config := blob.Config{LinkKeys: blob.OneKey(bytes.Repeat([]byte{7}, 32))}
 	if os.Getenv("REELAY_TEST_STORE") == "s3" {
 		server, err := localstack.StartS3(t.Context(), localstack.S3Config{Dir: dir, Bucket: "reelay-test"})
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/cmd/reelay/internal/input"
@@ -143,7 +144,7 @@ type examinedStore interface {
 
 // examinedObjects opens the object store. A store that cannot be opened is a finding.
 func examinedObjects(ctx context.Context, cfg config) (examinedStore, func()) {
-	store, err := cfg.objects.open(ctx, make([]byte, 32), nil) // the doctor gives no links away
+	store, err := cfg.objects.open(ctx, blob.OneKey(make([]byte, 32)), nil) // the doctor gives no links away
 	if err != nil {
 		return awayObjects{err}, func() {}
 	}

@@ -76,10 +76,10 @@ func (o *objectsConfig) check(bad func(name, value, may string)) error {
 	return errors.Join(wrong...)
 }
 
-// open connects to the stores. Links to this server are signed with linkKey, by the clock now.
-func (o *objectsConfig) open(ctx context.Context, linkKey []byte, now func() time.Time) (*blob.Store, error) {
+// open connects to the stores. Links to this server are signed with the first of linkKeys, by the clock now.
+func (o *objectsConfig) open(ctx context.Context, linkKeys func() [][]byte, now func() time.Time) (*blob.Store, error) {
 	places := o.places
-	places.LinkKey, places.Now = linkKey, now
+	places.LinkKeys, places.Now = linkKeys, now
 	return blob.Open(ctx, places)
 }
 

@@ -98,13 +98,11 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 			s.Close()
 		}
 	}()
-	secrets, err := seal.Load(cfg.secretsFile)
+	secrets, err := seal.OpenFile(cfg.secretsFile)
 	if err != nil {
 		return nil, err
 	}
-	if s.sealer, err = seal.New(secrets.Keyset); err != nil {
-		return nil, err
-	}
+	s.sealer = secrets.Sealer()
 	folder, known, err := cfg.loadModels()
 	if err != nil {
 		return nil, err
@@ -133,7 +131,7 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
 	}
-	s.objects, err = cfg.objects.open(ctx, secrets.LinkKey, s.clock.Now)
+	s.objects, err = cfg.objects.open(ctx, secrets.LinkKeys, s.clock.Now)
 	if err != nil {
 		return nil, err
 	}
