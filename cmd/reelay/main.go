@@ -26,6 +26,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/providers"
 	"github.com/reelay/reelay/cmd/reelay/internal/servers"
 	"github.com/reelay/reelay/cmd/reelay/internal/simulation"
+	"github.com/reelay/reelay/cmd/reelay/internal/support"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/version"
@@ -133,7 +134,8 @@ func rootCommand() *cobra.Command {
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
-		servers.MigrateCommand(), servers.SecretsCommand(), servers.DoctorCommand(), providers.Command(), simulation.Command())
+		servers.MigrateCommand(), servers.SecretsCommand(), servers.DoctorCommand(),
+		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
 	for _, command := range extraCommands {

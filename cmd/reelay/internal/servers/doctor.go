@@ -117,6 +117,12 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	return doctor.Examine(ctx, c)
 }
 
+// Examine returns the findings of `reelay doctor`.
+func Examine(ctx context.Context, data string) (any, error) {
+	found, err := examine(ctx, data, doctor.Checkup{}, false)
+	return map[string]any{"level": doctor.Worst(found), "findings": found}, err
+}
+
 // examine runs the checks over connections of their own.
 func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
 	return s.watchedExamination(ctx, nil)

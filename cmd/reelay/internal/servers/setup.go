@@ -1,6 +1,10 @@
 package servers
 
-import "os"
+import (
+	"os"
+
+	"github.com/reelay/reelay/jobs/lease"
+)
 
 // recorded are the settings whose changes the feed of changes shows. Those that differ between
 // the processes of one installation are not among them: addresses to listen at, names, and logs.
@@ -17,6 +21,9 @@ var recorded = []string{
 	"REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS",
 	"REELAY_DATABASE_CONNECTIONS", "REELAY_SPOT_PERCENT", "REELAY_RESERVE_PERCENT", "REELAY_USER_QUEUE_PERCENT",
 }
+
+// SafeSettings returns the recorded settings of this process without secrets.
+func SafeSettings() map[string]string { return lease.SafeSettings(recordedSettings()) }
 
 // recordedSettings returns the recorded settings of this process.
 func recordedSettings() map[string]string {
