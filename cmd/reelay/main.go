@@ -134,7 +134,7 @@ func rootCommand() *cobra.Command {
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
-		servers.MigrateCommand(), servers.SecretsCommand(), servers.DoctorCommand(),
+		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.DoctorCommand(),
 		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())

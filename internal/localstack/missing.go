@@ -111,3 +111,17 @@ func executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
+
+// PostgresProgram returns the path of a program of PostgreSQL, such as pg_dump: that on the PATH, or else the
+// newest that a package installed. It returns a *[MissingError] if there is none.
+func PostgresProgram(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range postgresPrograms() {
+		if path := filepath.Join(dir, name); executable(path) {
+			return path, nil
+		}
+	}
+	return "", &MissingError{Name: name, program: name, apt: "postgresql-client", brew: "postgresql"}
+}

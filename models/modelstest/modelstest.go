@@ -50,11 +50,22 @@ func DB(t testing.TB) *bun.DB {
 // DSN is DB for tests that open their own connections.
 func DSN(t testing.TB) string {
 	t.Helper()
+	return created(t, "TEMPLATE "+template+" STRATEGY FILE_COPY")
+}
+
+// EmptyDSN is DSN for a database without a schema.
+func EmptyDSN(t testing.TB) string {
+	t.Helper()
+	return created(t, "TEMPLATE template0")
+}
+
+func created(t testing.TB, how string) string {
+	t.Helper()
 	server.once.Do(func() { server.err = start() })
 	require.NoError(t, server.err)
 
 	name := "test_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	_, err := server.admin.ExecContext(t.Context(), fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", name, template))
+	_, err := server.admin.ExecContext(t.Context(), "CREATE DATABASE "+name+" "+how)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := server.admin.ExecContext(context.Background(), fmt.Sprintf("DROP DATABASE %s WITH (FORCE)", name))
