@@ -67,7 +67,7 @@ func (f *fleet) add(instance string, group int, instead time.Time) error {
 	if err := os.MkdirAll(work, 0o711); err != nil {
 		return err
 	}
-	agent := filepath.Join(f.stack.bin, "reelay-agent")
+	agent := f.stack.program("reelay-agent")
 	env := append(plainEnvironment(),
 		"REELAY_API_KEY="+f.stack.enrolment, "REELAY_ENDPOINT="+f.stack.agentsAt[group], "GOGC=50")
 	child, err := localstack.StartChild(localstack.ChildConfig{

@@ -27,6 +27,7 @@ type options struct {
 	Agents  int
 	JSON    bool
 	Bin     string
+	Beside  string // folder with the programs of another release
 	Keep    bool
 	Reclaim int // waves of reclamation instead of faults
 	Nodes   int // of the workflow that runs besides
@@ -92,6 +93,8 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.Nodes, "workflow", 200, "nodes of the workflow that runs besides; 0: none")
 	flags.BoolVar(&o.JSON, "json", false, "print the result as one JSON document")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
+	flags.StringVar(&o.Beside, "beside", "",
+		"folder with reelay and reelay-agent of another release, such as the one before: every other process that starts is one of them")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data even if the run passes")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -108,17 +111,31 @@ func parse(args []string) (options, error) {
 	case o.Agents < 2 || o.Agents > 500:
 		return o, fmt.Errorf("--agents is %d: it must be from 2 to 500", o.Agents)
 	}
-	bin, err := filepath.Abs(o.Bin)
-	if err != nil {
-		return o, err
+	if err := findPrograms(&o.Bin); err != nil {
+		return o, fmt.Errorf("--bin is %s, and %w: run `go tool task build`", o.Bin, err)
 	}
-	o.Bin = bin
-	for _, program := range []string{"reelay", "reelay-agent"} {
-		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			return o, fmt.Errorf("--bin is %s, and %s is not there: run `go tool task build`", bin, program)
-		}
+	if o.Beside == "" {
+		return o, nil
+	}
+	if err := findPrograms(&o.Beside); err != nil {
+		return o, fmt.Errorf("--beside is %s, and %w: build the other release, and name its folder", o.Beside, err)
 	}
 	return o, nil
+}
+
+// findPrograms makes a folder absolute, and checks that it has the programs.
+func findPrograms(folder *string) error {
+	bin, err := filepath.Abs(*folder)
+	if err != nil {
+		return err
+	}
+	*folder = bin
+	for _, program := range []string{"reelay", "reelay-agent"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			return fmt.Errorf("%s is not there", program)
+		}
+	}
+	return nil
 }
 
 // command returns the command that repeats the run.
@@ -126,7 +143,11 @@ func (o options) command() string {
 	if o.Reclaim > 0 {
 		return fmt.Sprintf("go tool task chaos -- --seed %d --agents %d --reclaim %d", o.Seed, o.Agents, o.Reclaim)
 	}
-	return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d --workflow %d", o.Seed, o.Minutes, o.Agents, o.Nodes)
+	command := fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d --workflow %d", o.Seed, o.Minutes, o.Agents, o.Nodes)
+	if o.Beside != "" {
+		command += " --beside " + o.Beside
+	}
+	return command
 }
 
 // random returns a separate generator for each purpose, so that the sequences do not

@@ -105,7 +105,7 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 }
 
 func (s *soak) start(ctx context.Context) (err error) {
-	if s.stack, err = startStack(ctx, s.dir, s.Bin); err != nil {
+	if s.stack, err = startStack(ctx, s.dir, s.Bin, s.Beside); err != nil {
 		return err
 	}
 	s.watch = &watcher{stack: s.stack, taken: map[int64]bool{}}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
@@ -32,6 +33,8 @@ const (
 // stack is all processes of Reelay and the ways between them.
 type stack struct {
 	dir, bin string
+	beside   string       // folder with the programs of another release, or ""
+	begun    atomic.Int64 // how many programs were started
 	network  *network
 	store    *store
 	db       *bun.DB // the soak's own way to PostgreSQL, past all faults
@@ -68,9 +71,9 @@ type tenant struct {
 }
 
 // startStack starts everything but agents. It must be closed even after an error.
-func startStack(ctx context.Context, dir, bin string) (*stack, error) {
+func startStack(ctx context.Context, dir, bin, beside string) (*stack, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &stack{dir: dir, bin: bin, network: newNetwork(), requests: newMeter(), stop: cancel}
+	s := &stack{dir: dir, bin: bin, beside: beside, network: newNetwork(), requests: newMeter(), stop: cancel}
 	for _, begin := range []func(context.Context) error{
 		s.startPostgres, s.startRedis, s.startStore, s.prepare, s.startControls, s.startAPIs,
 	} {
@@ -296,10 +299,18 @@ func (s *stack) dialAPI() (net.Conn, error) {
 	return nil, err
 }
 
+// program returns the path of a program to start: of two releases, by turns.
+func (s *stack) program(name string) string {
+	if s.beside != "" && s.begun.Add(1)%2 == 0 {
+		return filepath.Join(s.beside, name)
+	}
+	return filepath.Join(s.bin, name)
+}
+
 // run starts one of Reelay's programs.
 func (s *stack) run(name, program string, env []string, args ...string) (*localstack.Child, error) {
 	return localstack.StartChild(localstack.ChildConfig{
-		Name: name, Path: filepath.Join(s.bin, program), Args: args, Env: env,
+		Name: name, Path: s.program(program), Args: args, Env: env,
 		Log: filepath.Join(s.dir, name+".log"), Grace: 15 * time.Second,
 	})
 }
