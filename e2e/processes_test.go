@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
@@ -49,9 +49,9 @@ func (s *stack) flush(t *testing.T) {
 	}
 	for variable := range strings.SplitSeq(string(environment), "\x00") {
 		if address, ok := strings.CutPrefix(variable, "REDIS_URL="); ok {
-			options, err := redis.ParseURL(address)
+			at, err := redisurl.Parse(address)
 			require.NoError(t, err)
-			store := redis.NewClient(options)
+			store := at.Open(time.Second)
 			defer store.Close()
 			testrun.Eventually(t, "Redis takes FLUSHALL", func() bool { return store.FlushAll(t.Context()).Err() == nil })
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // Access is the part of Examine that makes no call.
-func (x *Index) Access() doctor.Finding { return x.access() }
+func (x *Examiner) Access() doctor.Finding { return x.access() }
 
 // Patient makes calls wait however long a busy machine takes.
 func (x *Index) Patient() *Index {
