@@ -61,6 +61,16 @@ func closed(t *testing.T, client redis.UniversalClient) redis.UniversalClient {
 	return client
 }
 
+// allKeys lists the keys of all servers.
+func allKeys(t *testing.T, client redis.UniversalClient, pattern string) (all []string) {
+	require.NoError(t, redisurl.ForEachPrimary(t.Context(), client, func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, pattern).Result()
+		all = append(all, keys...)
+		return err
+	}))
+	return all
+}
+
 // parse reads a URL. The client's name is the test's.
 func parse(t *testing.T, url string) *redisurl.Address {
 	separator := "?"

@@ -12,6 +12,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// reloadEvery is how often a client that is used reads which server has which slots. A server that
+// does not answer cannot say that another one took its place.
+const reloadEvery = 2 * time.Second
+
 // Open returns a client with these timeouts of a call and of an attempt to connect. It connects
 // when it is used. adjust may change its options.
 func (a *Address) Open(timeout time.Duration, adjust ...func(*redis.UniversalOptions)) redis.UniversalClient {
@@ -21,7 +25,9 @@ func (a *Address) Open(timeout time.Duration, adjust ...func(*redis.UniversalOpt
 	}
 	switch a.Mode {
 	case Cluster:
-		return redis.NewClusterClient(options.Cluster())
+		cluster := options.Cluster()
+		cluster.ClusterStateReloadInterval = reloadEvery
+		return redis.NewClusterClient(cluster)
 	case Sentinel:
 		// go-redis waits twice for a Sentinel that hangs before it asks the others.
 		options.DialTimeout += 3 * options.ReadTimeout

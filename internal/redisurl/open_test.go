@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/internal/localstack/redistest"
@@ -64,7 +65,8 @@ func TestOpen(t *testing.T) {
 
 	t.Run("ReadsTheFilesAgainForEachConnection", func(t *testing.T) {
 		t.Parallel()
-		server := start(t, redistest.Config{TLS: true, ACL: []string{"user reelay on >first ~* &* +@all"}})
+		server := start(t, redistest.Config{TLS: true})
+		require.NoError(t, redistest.Run(t.Context(), server.Nodes, "ACL", "SETUSER", "reelay", "on", ">first", "~*", "&*", "+@all"))
 		file := server.File("password")
 		require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
 		url := strings.Replace(server.URLOf("reelay", "x"), ":x@", "@", 1) + "&password_file=" + file
@@ -83,6 +85,34 @@ func TestOpen(t *testing.T) {
 			"tls-cert-file", server.File("server.pem"), "tls-key-file", server.File("server.key")).Err())
 		require.NoError(t, admin.ClientKillByFilter(t.Context(), "USER", "reelay").Err())
 		require.NoError(t, client.Ping(t.Context()).Err(), "a new connection has the new certificate")
+	})
+
+	t.Run("AsksAnotherSentinelWhenOneHangs", func(t *testing.T) {
+		t.Parallel()
+		server := start(t, redistest.Config{Mode: redisurl.Sentinel})
+		address, err := redisurl.Parse(server.URL() + "&client_name=reelay-test")
+		require.NoError(t, err)
+		client := address.Open(200 * time.Millisecond)
+		t.Cleanup(func() { client.Close() })
+		ping := func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // as the ready index has it
+			defer cancel()
+			return client.Ping(ctx).Err() == nil
+		}
+		testrun.Eventually(t, "it answers", ping)
+
+		for _, node := range server.Sentinels {
+			admin := node.Client()
+			defer admin.Close()
+			if strings.Contains(admin.Do(t.Context(), "CLIENT", "LIST").String(), "name=reelay-test") {
+				require.NoError(t, node.Freeze())
+			}
+		}
+		admin := server.Nodes[0].Client()
+		defer admin.Close()
+		require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
+
+		testrun.Eventually(t, "it answers again", ping)
 	})
 
 	t.Run("VerifiesTheServer", func(t *testing.T) {

@@ -14,10 +14,10 @@ const (
 	slots     = 16384
 )
 
-// startCluster starts primaries, each with its share of the slots, and the replicas of the first.
+// startCluster starts primaries, each with its share of the slots, and their replicas.
 func (r *Redis) startCluster(ctx context.Context) error {
 	settings := []string{"cluster-enabled yes", fmt.Sprintf("cluster-node-timeout %d", r.config.Away.Milliseconds())}
-	for i := range primaries + r.config.Replicas {
+	for i := range primaries * (1 + r.config.Replicas) {
 		node, err := r.startServer(ctx, settings...)
 		if err != nil {
 			return err
@@ -29,18 +29,9 @@ func (r *Redis) startCluster(ctx context.Context) error {
 	if err := r.awaitCluster(ctx); err != nil {
 		return err
 	}
-	first := r.Nodes[0].Client()
-	defer first.Close()
-	id, err := first.Do(ctx, "CLUSTER", "MYID").Text()
-	if err != nil {
-		return err
-	}
-	for _, replica := range r.Nodes[primaries:] {
-		client := replica.Client()
-		err := client.ClusterReplicate(ctx, id).Err()
-		client.Close()
-		if err := errors.Join(err, replica.awaitInfo(ctx, "master_link_status", "up")); err != nil {
-			return err
+	for i, replica := range r.Nodes[primaries:] {
+		if err := replica.follow(ctx, r.Nodes[i%primaries]); err != nil {
+			return fmt.Errorf("follow a primary: %w", err)
 		}
 	}
 	return r.awaitCluster(ctx)
@@ -70,6 +61,18 @@ func (r *Redis) join(ctx context.Context, node *Node, i int) error {
 	}
 	host, port, _ := strings.Cut(r.Nodes[0].Host, ":")
 	return client.Do(ctx, "CLUSTER", "MEET", host, port, bus["cluster-port"]).Err()
+}
+
+// follow makes it a replica.
+func (n *Node) follow(ctx context.Context, primary *Node) error {
+	above, client := primary.Client(), n.Client()
+	defer above.Close()
+	defer client.Close()
+	id, err := above.Do(ctx, "CLUSTER", "MYID").Text()
+	if err != nil {
+		return err
+	}
+	return errors.Join(client.ClusterReplicate(ctx, id).Err(), n.awaitInfo(ctx, "master_link_status", "up"))
 }
 
 // awaitCluster waits until all nodes know each other, and that all slots are served.

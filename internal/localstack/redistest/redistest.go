@@ -26,13 +26,10 @@ import (
 // Config says what to start.
 type Config struct {
 	Mode redisurl.Mode // empty means one server
-	// Replicas is how many a primary has: with Sentinels at least 1. In a cluster only the first
-	// primary has any.
+	// Replicas is how many each primary has: with Sentinels at least 1.
 	Replicas int
 	// TLS makes all connections use it, with client certificates.
 	TLS bool
-	// ACL are lines of its configuration that define users: "user NAME …".
-	ACL []string
 	// Away is for how long a server may not answer until another one takes its place; 0 is 10 s,
 	// so that a busy machine causes no failover.
 	Away time.Duration
@@ -110,7 +107,7 @@ func Start(ctx context.Context, config Config) (_ *Redis, err error) {
 // URL is its address for the default user, who may do anything.
 func (r *Redis) URL() string { return r.URLOf("default", r.password) }
 
-// URLOf is its address for another user of its ACL.
+// URLOf is its address for another user.
 func (r *Redis) URLOf(user, password string) string {
 	switch r.config.Mode {
 	case redisurl.Sentinel:
@@ -155,6 +152,19 @@ func (n *Node) Client() redis.UniversalClient {
 	return address.Open(time.Minute)
 }
 
+// Run runs a command on each of the nodes.
+func Run(ctx context.Context, nodes []*Node, command ...any) error {
+	for _, node := range nodes {
+		client := node.Client()
+		err := client.Do(ctx, command...).Err()
+		client.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", node.Host, err)
+		}
+	}
+	return nil
+}
+
 // Freeze stops it without closing its connections, and Thaw continues it.
 func (n *Node) Freeze() error { return syscall.Kill(n.Pid(), syscall.SIGSTOP) }
 
@@ -163,11 +173,10 @@ func (n *Node) Thaw() error { return syscall.Kill(n.Pid(), syscall.SIGCONT) }
 
 // settings are those of a server that has data.
 func (r *Redis) settings(more ...string) []string {
-	settings := append([]string{
+	return append([]string{
 		"requirepass " + r.password, "masterauth " + r.password, `save ""`, "appendonly yes", "appendfsync no",
 		"repl-diskless-sync-delay 0", "repl-timeout 60", "maxmemory-policy noeviction",
-	}, r.config.ACL...)
-	return append(settings, more...)
+	}, more...)
 }
 
 func (r *Redis) startServer(ctx context.Context, more ...string) (*Node, error) {
