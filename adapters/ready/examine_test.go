@@ -5,6 +5,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,8 @@ func advised(found []doctor.Finding) []string {
 
 // examiner examines the Redis at a URL.
 func examiner(t *testing.T, url string) *ready.Examiner {
-	address := parse(t, url)
+	address, err := redisurl.Parse(url)
+	require.NoError(t, err)
 	return &ready.Examiner{Address: address, Client: closed(t, address.Open(testrun.WaitLimit)), Prefix: "reelay"}
 }
 

@@ -1,7 +1,6 @@
 package ready_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,9 +31,7 @@ type arranged struct {
 
 func newArranged(t *testing.T, config redistest.Config) *arranged {
 	t.Helper()
-	server, err := redistest.Start(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(func() { server.Stop(context.Background()) })
+	server := start(t, config)
 	client := connectTo(t, server.URL())
 	a := &arranged{broken: broken{Stack: jobstest.New(t)}, redis: server}
 	news := ready.NewNotifications(client, "test")

@@ -107,11 +107,11 @@ func Start(ctx context.Context, config Config) (_ *Redis, err error) {
 // URL is its address for the default user, who may do anything.
 func (r *Redis) URL() string { return r.URLOf("default", r.password) }
 
-// URLOf is its address for another user.
+// URLOf is its address for another user, whom the Sentinels know, too.
 func (r *Redis) URLOf(user, password string) string {
 	switch r.config.Mode {
 	case redisurl.Sentinel:
-		return r.url("redis+sentinel", user, password, r.Sentinels, "/"+primary, "sentinel_password="+r.password)
+		return r.url("redis+sentinel", user, password, r.Sentinels, "/"+primary, "sentinel_username="+user, "sentinel_password="+password)
 	case redisurl.Cluster:
 		return r.url("redis+cluster", user, password, r.Nodes, "")
 	}
@@ -163,6 +163,58 @@ func Run(ctx context.Context, nodes []*Node, command ...any) error {
 		}
 	}
 	return nil
+}
+
+// Limit makes the user reelay on all servers, with the rights that a page of the documentation
+// lists, and returns the URL for it.
+func (r *Redis) Limit(ctx context.Context, page string) (string, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return "", err
+	}
+	var data, sentinel [][]any
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "ACL SETUSER reelay ") {
+			continue
+		}
+		var command []any
+		for word := range strings.FieldsSeq(strings.Replace(line, ">PASSWORD", ">limited", 1)) {
+			command = append(command, word)
+		}
+		switch {
+		case strings.Contains(line, "+sentinel|"):
+			sentinel = append(sentinel, command)
+		case r.config.Mode == redisurl.Cluster || !strings.Contains(line, "+cluster|"):
+			data = append(data, command)
+		}
+	}
+	for _, command := range data {
+		if err := Run(ctx, r.Nodes, command...); err != nil {
+			return "", err
+		}
+	}
+	for _, command := range sentinel {
+		if err := Run(ctx, r.Sentinels, command...); err != nil {
+			return "", err
+		}
+	}
+	return r.URLOf("reelay", "limited"), nil
+}
+
+// Refused returns what the servers refused to users for want of a right.
+func (r *Redis) Refused(ctx context.Context) (refused []string, err error) {
+	for _, node := range append(slices.Clone(r.Nodes), r.Sentinels...) {
+		client := node.Client()
+		entries, err := client.(*redis.Client).ACLLog(ctx, 100).Result()
+		client.Close()
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			refused = append(refused, entry.Reason+" "+entry.Object+" "+entry.Context)
+		}
+	}
+	return refused, nil
 }
 
 // Freeze stops it without closing its connections, and Thaw continues it.
