@@ -34,6 +34,10 @@ func (s *stack) processes(t *testing.T) map[string]int {
 // kill signals a process and returns when its replacement runs.
 func (s *stack) kill(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
+	if name == "redis" && s.redis != nil {
+		failOver(t, s.redis)
+		return
+	}
 	pid := s.processes(t)[name]
 	require.NotZero(t, pid, name)
 	require.NoError(t, syscall.Kill(pid, signal))
