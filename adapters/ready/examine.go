@@ -84,7 +84,11 @@ func describe(address *redisurl.Address, servers []server) string {
 	case redisurl.Cluster:
 		what = fmt.Sprintf("a cluster of %d primaries", len(servers))
 	}
-	return fmt.Sprintf("%s, %d replicas, version %s", what, replicas, servers[0].info["redis_version"])
+	kept := "replicas"
+	if replicas == 1 {
+		kept = "replica"
+	}
+	return fmt.Sprintf("%s, %d %s, version %s", what, replicas, kept, servers[0].info["redis_version"])
 }
 
 // each returns what check says of the servers, or "".

@@ -73,7 +73,7 @@ func (a *arranged) notified(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 
-	for name, mode := range map[string]redisurl.Mode{"BySentinels": redisurl.Sentinel, "OfACluster": redisurl.Cluster} {
+	for name, mode := range map[string]redisurl.Mode{"BySentinels": redisurl.Sentinel, "InACluster": redisurl.Cluster} {
 		t.Run("RestoresWhatAFailoverLost"+name, func(t *testing.T) {
 			t.Parallel()
 			a := newArranged(t, redistest.Config{Mode: mode, Replicas: 1, Away: soon})

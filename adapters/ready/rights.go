@@ -29,6 +29,14 @@ var commands = []string{
 // clusterCommands are those that Reelay sends to a cluster only.
 var clusterCommands = []string{"asking", "command", "cluster info", "cluster keyslot KEY", "cluster nodes", "cluster slots"}
 
+// commandsOf returns those that Reelay sends to a Redis of this form.
+func commandsOf(mode redisurl.Mode) []string {
+	if mode == redisurl.Cluster {
+		return slices.Concat(commands, clusterCommands)
+	}
+	return slices.Clone(commands)
+}
+
 // rightOf is how a command is called in the rule of an ACL.
 func rightOf(command string) string {
 	words := strings.Fields(command)
@@ -36,21 +44,6 @@ func rightOf(command string) string {
 		return "+" + words[0] + "|" + words[1]
 	}
 	return "+" + words[0]
-}
-
-// Rights are the rules of the ACL that Reelay needs. The keys and channels are those of the
-// ready index, the notifications and the rates, and those of asynq.
-func Rights(mode redisurl.Mode) []string {
-	rules := []string{"~{reelay}:*", "~asynq:*", "&{reelay}:*", "&asynq:*"}
-	for _, command := range commands {
-		rules = append(rules, rightOf(command))
-	}
-	if mode == redisurl.Cluster {
-		for _, command := range clusterCommands {
-			rules = append(rules, rightOf(command))
-		}
-	}
-	return rules
 }
 
 // rights checks that the user may do all that Reelay does. It puts each command into a
@@ -99,11 +92,7 @@ func (x *Examiner) lacking(ctx context.Context, tag string) (rules []string, err
 			return nil, err
 		}
 	}
-	all := slices.Clone(commands)
-	if x.Address.Mode == redisurl.Cluster {
-		all = append(all, clusterCommands...)
-	}
-	all = slices.DeleteFunc(all, func(command string) bool { return command == "multi" || command == "discard" })
+	all := slices.DeleteFunc(commandsOf(x.Address.Mode), func(command string) bool { return command == "multi" || command == "discard" })
 	pipe := conn.Pipeline()
 	for _, command := range append(all, "discard") {
 		var args []any

@@ -130,7 +130,7 @@ func TestArrangement(t *testing.T) {
 
 		findings := examiner(t, url).Examine(t.Context())
 		require.Empty(t, advised(findings), findings)
-		require.Contains(t, findings[0].Holds, "a primary with Sentinels, 1 replicas, version 7.")
+		require.Contains(t, findings[0].Holds, "a primary with Sentinels, 1 replica, version 7.")
 		server.Sentinels[0].Kill()
 		require.NoError(t, redistest.Run(t.Context(), server.Sentinels[1:2], "SENTINEL", "REMOVE", "main"))
 		server.Nodes[1].Kill()
