@@ -17,7 +17,8 @@ import (
 
 // WriteCertificates writes ca.pem, and of server and client the .pem and .key that it has signed.
 func WriteCertificates(dir string) error {
-	authority, authorityKey, err := issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil, nil)
+	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	authority, authorityKey, err := issue(template, nil, nil)
 	if err != nil {
 		return err
 	}

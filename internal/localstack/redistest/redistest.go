@@ -129,7 +129,8 @@ func (r *Redis) url(scheme, user, password string, nodes []*Node, path string, p
 	for _, node := range nodes {
 		hosts = append(hosts, node.Host)
 	}
-	return scheme + "://" + url.UserPassword(user, password).String() + "@" + strings.Join(hosts, ",") + path + "?" + strings.Join(parameters, "&")
+	login := url.UserPassword(user, password).String()
+	return scheme + "://" + login + "@" + strings.Join(hosts, ",") + path + "?" + strings.Join(parameters, "&")
 }
 
 // File is the path of one of its files, such as ca.pem.
