@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
@@ -34,6 +34,10 @@ func (s *stack) processes(t *testing.T) map[string]int {
 // kill signals a process and returns when its replacement runs.
 func (s *stack) kill(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
+	if name == "redis" && s.redis != nil {
+		failOver(t, s.redis)
+		return
+	}
 	pid := s.processes(t)[name]
 	require.NotZero(t, pid, name)
 	require.NoError(t, syscall.Kill(pid, signal))
@@ -49,9 +53,9 @@ func (s *stack) flush(t *testing.T) {
 	}
 	for variable := range strings.SplitSeq(string(environment), "\x00") {
 		if address, ok := strings.CutPrefix(variable, "REDIS_URL="); ok {
-			options, err := redis.ParseURL(address)
+			at, err := redisurl.Parse(address)
 			require.NoError(t, err)
-			store := redis.NewClient(options)
+			store := at.Open(time.Second)
 			defer store.Close()
 			testrun.Eventually(t, "Redis takes FLUSHALL", func() bool { return store.FlushAll(t.Context()).Err() == nil })
 		}

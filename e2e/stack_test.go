@@ -19,6 +19,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/localstack/redistest"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/stretchr/testify/require"
@@ -68,10 +69,11 @@ func TestMain(m *testing.M) {
 // stack is a running `reelay up`.
 type stack struct {
 	*localstack.Child
-	data string
-	log  *strings.Builder
-	mu   sync.Mutex
-	keys struct {
+	data  string
+	redis *redistest.Redis // nil if it started its own
+	log   *strings.Builder
+	mu    sync.Mutex
+	keys  struct {
 		Endpoint, AdminKey, OperatorKey, ClientKey, WorkerKey string
 	}
 }
@@ -87,6 +89,13 @@ func launchWith(env []string, data string, args ...string) (*stack, error) {
 	s := &stack{data: data, log: &strings.Builder{}}
 	if onS3() {
 		args = append([]string{"--store", "s3"}, args...)
+	}
+	var err error
+	if s.redis, err = chosenRedis(env); err != nil {
+		return nil, err
+	}
+	if s.redis != nil {
+		env = append(env, "REDIS_URL="+s.redis.URL())
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -145,7 +154,12 @@ func (s *stack) output() string {
 }
 
 // end stops the stack as Ctrl-C does.
-func (s *stack) end() { s.Stop(context.Background()) }
+func (s *stack) end() {
+	s.Stop(context.Background())
+	if s.redis != nil {
+		s.redis.Stop(context.Background())
+	}
+}
 
 // endWith ends the stack with its test. If the test failed, what the stack printed says why.
 func (s *stack) endWith(t *testing.T) {

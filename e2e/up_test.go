@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
@@ -90,7 +91,9 @@ func TestUp(t *testing.T) {
 			objects, path = bucket.Query().Get("endpoint"), "/reelay/"
 		}
 
-		for _, own := range []string{objects, stores.RedisURL, s.keys.Endpoint} {
+		redis, err := redisurl.Parse(stores.RedisURL)
+		require.NoError(t, err)
+		for _, own := range []string{objects, "redis://" + redis.Hosts[0], s.keys.Endpoint} {
 			at, err := url.Parse(own)
 			require.NoError(t, err)
 			at.Scheme, at.User, at.Path = "http", nil, "/upload/storage/v1/b/reelay/o"

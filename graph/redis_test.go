@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
@@ -38,11 +40,19 @@ func newCluster(t *testing.T) *cluster {
 // news returns the news of one process.
 func (c *cluster) news(t *testing.T) *ready.Notifications {
 	t.Helper()
-	client, err := ready.NewClient(c.redis.URL())
-	require.NoError(t, err)
+	client := c.client(t)
 	news := ready.NewNotifications(client, "test")
-	t.Cleanup(func() { news.Close(); client.Close() })
+	t.Cleanup(news.Close)
 	return news
+}
+
+func (c *cluster) client(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	address, err := redisurl.Parse(c.redis.URL())
+	require.NoError(t, err)
+	client := ready.NewClient(address)
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // replica starts another process of the API with the default intervals.
@@ -58,10 +68,7 @@ func (c *cluster) replica(t *testing.T) *api {
 // listeners returns how many connections subscribe to a job in Redis.
 func (c *cluster) listeners(t *testing.T, id models.JobID) int {
 	t.Helper()
-	client, err := ready.NewClient(c.redis.URL())
-	require.NoError(t, err)
-	defer client.Close()
-	channels, err := client.PubSubChannels(context.Background(), "*"+string(id)+"*").Result()
+	channels, err := c.client(t).PubSubChannels(context.Background(), "*"+string(id)+"*").Result()
 	if err != nil {
 		return 0
 	}

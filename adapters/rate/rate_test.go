@@ -4,27 +4,27 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/url"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/rate"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/internal/faultproxy"
-	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/localstack/redistest"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/stretchr/testify/require"
 )
 
 // shared is the Redis of all tests that do not break theirs.
-var shared *localstack.Redis
+var shared *redistest.Redis
 
 func TestMain(m *testing.M) {
 	testrun.Main(func() int {
 		var err error
-		if shared, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
+		if shared, err = redistest.StartChosen(context.Background(), redistest.Config{}); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -37,11 +37,14 @@ func TestMain(m *testing.M) {
 // machine takes.
 func newLimiter(t *testing.T, prefix string) *rate.Limiter {
 	t.Helper()
-	options, err := redis.ParseURL(shared.URL())
+	return newLimiterAt(t, shared.URL(), prefix)
+}
+
+func newLimiterAt(t *testing.T, url, prefix string) *rate.Limiter {
+	t.Helper()
+	address, err := redisurl.Parse(url)
 	require.NoError(t, err)
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = testrun.WaitLimit, testrun.WaitLimit, testrun.WaitLimit
-	options.PoolTimeout = testrun.WaitLimit
-	client := redis.NewClient(options)
+	client := address.Open(testrun.WaitLimit)
 	t.Cleanup(func() { client.Close() })
 	return rate.New(client, prefix).Patient()
 }
@@ -148,16 +151,17 @@ func TestOutage(t *testing.T) {
 	for name, fault := range faults {
 		t.Run("MakesEachProcessCountByItself"+name, func(t *testing.T) {
 			t.Parallel()
-			address, err := url.Parse(shared.URL())
+			server, err := redistest.Start(t.Context(), redistest.Config{})
 			require.NoError(t, err)
-			proxy := faultproxy.New(t, "tcp", address.Host)
-			address.Host = proxy.Addr()
-			client, err := ready.NewClient(address.String())
+			t.Cleanup(func() { server.Stop(context.Background()) })
+			proxy := faultproxy.New(t, "tcp", server.Nodes[0].Host)
+			address, err := redisurl.Parse(strings.Replace(server.URL(), server.Nodes[0].Host, proxy.Addr(), 1))
 			require.NoError(t, err)
+			client := ready.NewClient(address)
 			t.Cleanup(func() { client.Close() })
 			prefix := rand.Text()
 			limiter := rate.New(client, prefix)
-			require.Equal(t, 3, taken(newLimiter(t, prefix).Take(t.Context(), "a", plain(3), 3)), "another process takes all")
+			require.Equal(t, 3, taken(newLimiterAt(t, server.URL(), prefix).Take(t.Context(), "a", plain(3), 3)), "another process takes all")
 
 			fault(proxy)
 

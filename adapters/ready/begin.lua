@@ -1,6 +1,7 @@
 -- Starts a lost index again, empty.
 --
 -- KEYS[1]  the epoch
+-- KEYS[2]  a key that never exists
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
 -- ARGV[2]  the new epoch
 -- Returns 1, or 0 if another process has begun it already.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/internal/redisurl"
 )
 
 const (
@@ -24,43 +25,79 @@ var errSilent = errors.New("redis does not answer: trying again in a moment")
 
 // NewClient returns a client for an Index and for Notifications. Everything in Redis can be lost, so
 // timeouts are short, and most calls skip a Redis that does not answer.
-func NewClient(url string) (*redis.Client, error) {
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		// go-redis' error repeats the URL, password and all.
-		return nil, errors.New("the Redis URL is malformed: it must be redis://user:password@host:6379/0")
-	}
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = callTimeout, callTimeout, callTimeout
-	options.PoolTimeout = callTimeout
-	options.ContextTimeoutEnabled = true
-	options.DialerRetries, options.MaxRetries = 1, 1 // for a connection that a restart broke
-	options.Limiter = &breaker{}
-	return redis.NewClient(options), nil
+func NewClient(address *redisurl.Address) redis.UniversalClient {
+	client := address.Open(callTimeout, func(o *redis.UniversalOptions) {
+		o.ContextTimeoutEnabled = true
+		o.DialerRetries, o.MaxRetries = 1, 1 // for a connection that a restart broke
+	})
+	client.AddHook(&breaker{})
+	return client
 }
 
-// breaker passes all calls until one gets no answer, and then one call at a time until one is
-// answered.
+// breaker is a hook that passes all calls until one gets no answer, and then one call at a time
+// until one is answered.
 type breaker struct {
 	mu    sync.Mutex
 	until time.Time // no call may try before; zero while Redis answers
 }
 
-// Allow implements redis.Limiter.
-func (b *breaker) Allow() error {
+// insideCall marks the context of a call that passed: what go-redis sends for it on a new
+// connection passes as well.
+type insideCall struct{}
+
+func (b *breaker) guard(ctx context.Context, call func(context.Context) error) error {
+	if ctx.Value(insideCall{}) != nil {
+		return call(ctx)
+	}
+	if !b.allow() {
+		return errSilent
+	}
+	err := call(context.WithValue(ctx, insideCall{}, true))
+	b.report(err)
+	return err
+}
+
+// DialHook implements redis.Hook.
+func (b *breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := b.guard(ctx, func(ctx context.Context) error { return next(ctx, cmd) })
+		if errors.Is(err, errSilent) {
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := b.guard(ctx, func(ctx context.Context) error { return next(ctx, cmds) })
+		if errors.Is(err, errSilent) {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+		}
+		return err
+	}
+}
+
+func (b *breaker) allow() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	if now.Before(b.until) {
-		return errSilent
+		return false
 	}
 	if !b.until.IsZero() {
 		b.until = now.Add(silencePause) // the other calls wait for the result of this one
 	}
-	return nil
+	return true
 }
 
-// ReportResult implements redis.Limiter.
-func (b *breaker) ReportResult(err error) {
+func (b *breaker) report(err error) {
 	if errors.Is(err, context.Canceled) {
 		return // the caller cancelled, which says nothing about Redis
 	}

@@ -2,45 +2,134 @@ package ready
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/internal/redisurl"
 )
 
-var _ doctor.Examiner = (*Index)(nil)
+// Examiner checks that Redis is set up as required: it may lose everything, but nobody else should
+// read it, it should not evict keys, and another server should take the place of one that fails.
+type Examiner struct {
+	Address *redisurl.Address
+	Client  redis.UniversalClient
+	// Prefix is that of the Index.
+	Prefix string
+}
 
-// scannedKeys bounds how many keys are checked. More would keep a large Redis busy.
-const scannedKeys = 10_000
+var _ doctor.Examiner = (*Examiner)(nil)
 
-// Examine checks that Redis is set up as required: it may lose everything, but nobody else
-// should read it, and it should not evict keys.
-func (x *Index) Examine(ctx context.Context) []doctor.Finding {
+const (
+	// scannedKeys bounds how many keys of a server are checked. More would keep a large Redis busy.
+	scannedKeys = 10_000
+	// examineTimeout bounds how long a Sentinel is waited for.
+	examineTimeout = 2 * time.Second
+)
+
+// Examine implements doctor.Examiner.
+func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 	answer := doctor.Advise("redis", "Redis answers.", "", "", "")
-	if err := x.client.Ping(ctx).Err(); err != nil {
-		return []doctor.Finding{doctor.Advise("redis", answer.Holds, "It does not: "+err.Error()+".",
+	servers, err := x.servers(ctx)
+	if err != nil {
+		answer = doctor.Advise("redis", answer.Holds, "It does not: "+err.Error()+".",
 			"Nothing is lost: leases come from PostgreSQL, slower. Webhooks and periodic work wait, or run from control's own ticker.",
-			"Start Redis, or see that the network leads there.")}
+			"Start Redis, or see that the network leads there.")
+		return append([]doctor.Finding{answer}, x.arrangement(ctx, nil)...)
 	}
-	return []doctor.Finding{answer, x.access(), x.persistence(ctx), x.eviction(ctx), x.strangers(ctx)}
+	answer.Holds = "Redis answers: " + describe(x.Address, servers) + "."
+	found := []doctor.Finding{answer, version(servers), x.access(), x.rights(ctx), persistence(servers), eviction(servers), x.strangers(ctx)}
+	return append(found, x.arrangement(ctx, servers)...)
+}
+
+// server is what INFO says of a server that takes writes.
+type server struct {
+	address string
+	info    map[string]string
+}
+
+// servers reads INFO of all of them, ordered by address. It returns an error if one does not answer.
+func (x *Examiner) servers(ctx context.Context) (servers []server, err error) {
+	if err := x.Client.Ping(ctx).Err(); err != nil {
+		return nil, err
+	}
+	err = redisurl.ForEachPrimary(ctx, x.Client, func(ctx context.Context, node *redis.Client) error {
+		info, err := redisurl.Info(ctx, node)
+		if isRefusal(err) { // see rights
+			err = nil
+		}
+		servers = append(servers, server{node.Options().Addr, info})
+		return err
+	})
+	slices.SortFunc(servers, func(a, b server) int { return strings.Compare(a.address, b.address) })
+	return servers, err
+}
+
+// describe says how Redis is run.
+func describe(address *redisurl.Address, servers []server) string {
+	replicas := 0
+	for _, each := range servers {
+		n, _ := strconv.Atoi(each.info["connected_slaves"])
+		replicas += n
+	}
+	what := "one server"
+	switch address.Mode {
+	case redisurl.Sentinel:
+		what = "a primary with Sentinels"
+	case redisurl.Cluster:
+		what = fmt.Sprintf("a cluster of %d primaries", len(servers))
+	}
+	kept := "replicas"
+	if replicas == 1 {
+		kept = "replica"
+	}
+	return fmt.Sprintf("%s, %d %s, version %s", what, replicas, kept, servers[0].info["redis_version"])
+}
+
+// each returns what check says of the servers, or "".
+func each(servers []server, check func(info map[string]string) string) string {
+	var said []string
+	for _, s := range servers {
+		if text := check(s.info); text != "" && len(servers) > 1 {
+			said = append(said, s.address+": "+text)
+		} else if text != "" {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// oldestVersion is the oldest release of Redis that Reelay is made for.
+const oldestVersion = 7
+
+func version(servers []server) doctor.Finding {
+	found := each(servers, func(info map[string]string) string {
+		major, _, _ := strings.Cut(info["redis_version"], ".")
+		if n, err := strconv.Atoi(major); err == nil && n < oldestVersion {
+			return "It is version " + info["redis_version"] + "."
+		}
+		return ""
+	})
+	return doctor.Advise("redis-version", "Redis is version 7 or newer.", found,
+		"The scripts of the ready index may fail there, and leases then come from PostgreSQL alone.", "Upgrade Redis.")
 }
 
 // access checks whether others can read the traffic.
-func (x *Index) access() doctor.Finding {
-	addresses, password, encrypted := reached(x.client)
+func (x *Examiner) access() doctor.Finding {
 	var open []string
-	for _, address := range addresses {
+	for _, address := range x.Address.Hosts {
 		if isLocal(address) {
 			continue
 		}
-		if password == "" {
+		if !x.Address.HasPassword() {
 			open = append(open, address+" asks for no password")
 		}
-		if encrypted == nil {
+		if !x.Address.TLS {
 			open = append(open, address+" is reached without TLS")
 		}
 	}
@@ -50,24 +139,10 @@ func (x *Index) access() doctor.Finding {
 	}
 	return doctor.Advise("redis-access", "A Redis on the network asks for a password and speaks TLS.", found,
 		"Whoever reaches it can reorder and hide work, and read ids.",
-		"Set requirepass or an ACL user, and TLS; then REDIS_URL=rediss://user:password@host:port.")
+		"Set requirepass or an ACL user, and TLS; then begin REDIS_URL with rediss and put user:password@ before the hosts.")
 }
 
-// reached returns the addresses that a client uses, and how it connects.
-func reached(client redis.UniversalClient) (addresses []string, password string, encrypted *tls.Config) {
-	switch c := client.(type) {
-	case *redis.Client:
-		o := c.Options()
-		return []string{o.Addr}, o.Password, o.TLSConfig
-	case *redis.ClusterClient:
-		o := c.Options()
-		return o.Addrs, o.Password, o.TLSConfig
-	}
-	return nil, "", nil
-}
-
-// isLocal reports whether an address is on this machine. The address of a Sentinel client is
-// not.
+// isLocal reports whether an address is on this machine.
 func isLocal(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || host == "localhost" {
@@ -77,50 +152,53 @@ func isLocal(address string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func (x *Index) persistence(ctx context.Context) doctor.Finding {
-	const holds = "Redis keeps a log of its writes (AOF)."
-	found := ""
-	info, err := x.client.Info(ctx, "persistence").Result()
-	if err == nil && strings.Contains(info, "aof_enabled:0") {
-		found = "It does not."
-	}
-	return doctor.Advise("redis-persistence", holds, found,
+func persistence(servers []server) doctor.Finding {
+	found := each(servers, func(info map[string]string) string {
+		if info["aof_enabled"] == "0" {
+			return "It does not."
+		}
+		return ""
+	})
+	return doctor.Advise("redis-persistence", "Redis keeps a log of its writes (AOF).", found,
 		"After a restart the queues are empty: webhooks and starts wait until PostgreSQL has filled them again.",
 		"Set appendonly yes.")
 }
 
-func (x *Index) eviction(ctx context.Context) doctor.Finding {
-	const holds = "Redis refuses writes when its memory is full, and evicts nothing."
-	found := ""
-	info, err := x.client.Info(ctx, "memory").Result()
-	if err == nil {
-		for line := range strings.Lines(info) {
-			if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:"); ok && policy != "noeviction" {
-				found = "Its maxmemory-policy is " + policy + "."
-			}
+func eviction(servers []server) doctor.Finding {
+	found := each(servers, func(info map[string]string) string {
+		if policy, ok := info["maxmemory_policy"]; ok && policy != "noeviction" {
+			return "Its maxmemory-policy is " + policy + "."
 		}
-	}
-	return doctor.Advise("redis-eviction", holds, found,
+		return ""
+	})
+	return doctor.Advise("redis-eviction", "Redis refuses writes when its memory is full, and evicts nothing.", found,
 		"When memory is short, Redis removes keys of the queues without an error.",
 		"Set maxmemory-policy noeviction, and give Redis enough memory.")
 }
 
 // strangers looks for keys of other software.
-func (x *Index) strangers(ctx context.Context) doctor.Finding {
+func (x *Examiner) strangers(ctx context.Context) doctor.Finding {
 	f := doctor.Advise("redis-keys", "Nobody else uses this Redis database.", "", "", "")
 	var kinds []string
 	var count int
-	keys := x.client.Scan(ctx, 0, "*", 1000).Iterator()
-	for seen := 0; seen < scannedKeys && keys.Next(ctx); seen++ {
-		key := keys.Val()
-		if strings.HasPrefix(key, x.prefix) || strings.HasPrefix(key, "asynq:") {
-			continue
+	err := redisurl.ForEachPrimary(ctx, x.Client, func(ctx context.Context, node *redis.Client) error {
+		keys := node.Scan(ctx, 0, "*", 1000).Iterator()
+		for seen := 0; seen < scannedKeys && keys.Next(ctx); seen++ {
+			key := keys.Val()
+			if strings.HasPrefix(key, keyPrefix(x.Prefix)) || strings.HasPrefix(key, "asynq:") {
+				continue
+			}
+			count++
+			kind, _, _ := strings.Cut(key, ":")
+			if kind = clipped(kind); !slices.Contains(kinds, kind) && len(kinds) < 20 {
+				kinds = append(kinds, kind)
+			}
 		}
-		count++
-		kind, _, _ := strings.Cut(key, ":")
-		if kind = clipped(kind); !slices.Contains(kinds, kind) && len(kinds) < 20 {
-			kinds = append(kinds, kind)
-		}
+		return keys.Err()
+	})
+	if err != nil && !isRefusal(err) {
+		f.Level, f.Found = doctor.LevelUnknown, "Its keys could not be read: "+err.Error()+"."
+		return f
 	}
 	if count == 0 {
 		return f

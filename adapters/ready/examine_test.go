@@ -1,12 +1,12 @@
 package ready_test
 
 import (
-	"crypto/tls"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/internal/redisurl"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/stretchr/testify/require"
 )
@@ -22,25 +22,33 @@ func advised(found []doctor.Finding) []string {
 	return checks
 }
 
+// examiner examines the Redis at a URL.
+func examiner(t *testing.T, url string) *ready.Examiner {
+	address, err := redisurl.Parse(url)
+	require.NoError(t, err)
+	return &ready.Examiner{Address: address, Client: closed(t, address.Open(testrun.WaitLimit)), Prefix: "reelay"}
+}
+
 func TestExamine(t *testing.T) {
 	t.Parallel()
 
 	t.Run("AdvisesOnRedisSettings", func(t *testing.T) {
 		t.Parallel()
 
-		client := connect(t, ownRedis(t))
-		index := ready.New(client, "reelay").Patient()
+		server := ownRedis(t)
+		client := connect(t, server)
+		index, examiner := ready.New(client, "reelay").Patient(), examiner(t, server.URL())
 		require.NoError(t, index.Rebuild(t.Context(), []jobs.ReadyJob{job("1", "PRO", "a", 1, 0)}))
 		require.NoError(t, client.Set(t.Context(), "asynq:x", 1, 0).Err())
 		// The tests' Redis does not persist to disk.
-		require.Equal(t, []string{"redis-persistence"}, advised(index.Examine(t.Context())))
+		require.Equal(t, []string{"redis-persistence"}, advised(examiner.Examine(t.Context())))
 
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-		require.Equal(t, []string{"redis-persistence", "redis-eviction"}, advised(index.Examine(t.Context())))
+		require.Equal(t, []string{"redis-persistence", "redis-eviction"}, advised(examiner.Examine(t.Context())))
 
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 		require.NoError(t, client.Set(t.Context(), "session:1", 1, 0).Err())
-		found := index.Examine(t.Context())
+		found := examiner.Examine(t.Context())
 		require.Equal(t, []string{"redis-persistence", "redis-keys"}, advised(found))
 		require.Equal(t, []string{"session"}, found[len(found)-1].IDs)
 		require.Equal(t, 1, found[len(found)-1].Count)
@@ -49,31 +57,25 @@ func TestExamine(t *testing.T) {
 	t.Run("ReportsThatRedisIsUnreachable", func(t *testing.T) {
 		t.Parallel()
 
-		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-		defer client.Close()
+		found := examiner(t, "redis://127.0.0.1:1").Examine(t.Context())
 
-		require.Equal(t, []string{"redis"}, advised(ready.New(client, "reelay").Examine(t.Context())))
+		require.Equal(t, []string{"redis"}, advised(found))
+		require.Contains(t, found[0].Found, "connection refused")
 	})
 
 	t.Run("RequiresAPasswordAndTLSOnTheNetwork", func(t *testing.T) {
 		t.Parallel()
 
-		for name, c := range map[string]struct {
-			options redis.Options
-			level   doctor.Level
-		}{
-			"loopback":         {redis.Options{Addr: "127.0.0.1:6379"}, doctor.LevelOK},
-			"this machine":     {redis.Options{Addr: "localhost:6379"}, doctor.LevelOK},
-			"a socket":         {redis.Options{Network: "unix", Addr: "/run/redis"}, doctor.LevelOK},
-			"open":             {redis.Options{Addr: "redis.internal:6379"}, doctor.LevelAdvice},
-			"without TLS":      {redis.Options{Addr: "10.0.0.1:6379", Password: "p"}, doctor.LevelAdvice},
-			"without password": {redis.Options{Addr: "10.0.0.1:6379", TLSConfig: &tls.Config{}}, doctor.LevelAdvice},
-			"with both":        {redis.Options{Addr: "10.0.0.1:6379", Password: "p", TLSConfig: &tls.Config{}}, doctor.LevelOK},
+		for url, level := range map[string]doctor.Level{
+			"redis://127.0.0.1:6379":               doctor.LevelOK,
+			"redis://localhost:6379":               doctor.LevelOK,
+			"redis://redis.internal:6379":          doctor.LevelAdvice,
+			"redis://:p@10.0.0.1:6379":             doctor.LevelAdvice,
+			"rediss://10.0.0.1:6379":               doctor.LevelAdvice,
+			"rediss://:p@10.0.0.1:6379":            doctor.LevelOK,
+			"redis+cluster://:p@127.0.0.1,a.local": doctor.LevelAdvice,
 		} {
-			client := redis.NewClient(&c.options)
-			defer client.Close()
-
-			require.Equal(t, c.level, ready.New(client, "reelay").Patient().Access().Level, name)
+			require.Equal(t, level, examiner(t, url).Access().Level, url)
 		}
 	})
 }

@@ -25,7 +25,7 @@ type broken struct {
 	*jobstest.Stack
 	server *localstack.Redis
 	proxy  *faultproxy.Proxy
-	direct *redis.Client
+	direct redis.UniversalClient
 }
 
 func newBroken(t *testing.T) *broken {

@@ -2,6 +2,7 @@
 -- Reads the heads of the queues of the first line that has any.
 --
 -- KEYS[1]  the epoch
+-- KEYS[2]  a key that never exists
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
 -- ARGV[2]  how many accounts are enough
 -- ARGV[3]  how many accounts follow; if any, only they count

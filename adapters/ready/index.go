@@ -14,6 +14,7 @@
 //	jobs:ACCOUNT:QUEUE    sorted set by order: the account's jobs there
 //	times                 hash of "LINE:ACCOUNT": its virtual time
 //	standings             hash of accounts: "version:1" at its cap, else "version:0"
+//	never                 does not exist, see run
 //
 // The name of a queue is "LINE:RANK:REGION:MODEL", or "LINE:RANK:REGION&NEEDS:MODEL" if its
 // jobs need anything. That of a line is its lane's, with a plus for the promoted jobs. The
@@ -279,10 +280,18 @@ func jobName(j jobs.ReadyJob) string {
 func (x *Index) run(ctx context.Context, script *redis.Script, args []any) *redis.Cmd {
 	ctx, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
-	return script.Run(ctx, x.client, []string{x.epoch()}, args...)
+	// While a cluster moves the slot of our keys to another node, a script would find some of them
+	// and miss others. It then refuses a script that names several keys of which one is missing.
+	return script.Run(ctx, x.client, []string{x.epoch(), x.prefix + "never"}, args...)
 }
 
 func (x *Index) epoch() string { return x.prefix + "epoch" }
 
 // lost turns any Redis error into a lost index: PostgreSQL answers instead.
-func lost(err error) error { return fmt.Errorf("%w: %w", jobs.ErrIndexLost, err) }
+func lost(err error) error {
+	// Redis does not say which command of a script it refused.
+	if strings.Contains(err.Error(), "NOPERM") || strings.Contains(err.Error(), "user executing the script") {
+		err = fmt.Errorf("the user of REDIS_URL lacks a right, which `reelay doctor` names: %w", err)
+	}
+	return fmt.Errorf("%w: %w", jobs.ErrIndexLost, err)
+}

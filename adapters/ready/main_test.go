@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/localstack/redistest"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -19,12 +21,12 @@ import (
 )
 
 // shared is the Redis of all tests that do not break theirs.
-var shared *localstack.Redis
+var shared *redistest.Redis
 
 func TestMain(m *testing.M) {
 	modelstest.Main(func() int {
 		var err error
-		if shared, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
+		if shared, err = redistest.StartChosen(context.Background(), redistest.Config{}); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -41,22 +43,43 @@ func ownRedis(t *testing.T) *localstack.Redis {
 	return server
 }
 
+// server is a Redis of any kind.
+type server interface{ URL() string }
+
 // connect returns a client that waits however long a busy machine takes.
-func connect(t *testing.T, server *localstack.Redis) *redis.Client {
-	options := *connectTo(t, server.URL()).Options()
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = testrun.WaitLimit, testrun.WaitLimit, testrun.WaitLimit
-	options.PoolTimeout = testrun.WaitLimit
-	client := redis.NewClient(&options)
+func connect(t *testing.T, server server) redis.UniversalClient {
+	return closed(t, parse(t, server.URL()).Open(testrun.WaitLimit))
+}
+
+// connectTo returns a client as the control plane has it.
+func connectTo(t *testing.T, url string) redis.UniversalClient {
+	return closed(t, ready.NewClient(parse(t, url)))
+}
+
+func closed(t *testing.T, client redis.UniversalClient) redis.UniversalClient {
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }
 
-// connectTo returns a client as the control plane has it.
-func connectTo(t *testing.T, url string) *redis.Client {
-	client, err := ready.NewClient(url + "?client_name=" + clientName(t))
+// allKeys lists the keys of all servers.
+func allKeys(t *testing.T, client redis.UniversalClient, pattern string) (all []string) {
+	require.NoError(t, redisurl.ForEachPrimary(t.Context(), client, func(ctx context.Context, node *redis.Client) error {
+		keys, err := node.Keys(ctx, pattern).Result()
+		all = append(all, keys...)
+		return err
+	}))
+	return all
+}
+
+// parse reads a URL. The client's name is the test's.
+func parse(t *testing.T, url string) *redisurl.Address {
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	address, err := redisurl.Parse(url + separator + "client_name=" + clientName(t))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return client
+	return address
 }
 
 // prefix returns a prefix that no test has used before, not even in an earlier run.

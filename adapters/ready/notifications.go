@@ -43,7 +43,10 @@ func (n *Notifications) Publish(ctx context.Context, ids ...string) {
 	defer cancel()
 	_, err := n.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, id := range ids {
-			pipe.Publish(ctx, n.prefix+id, "")
+			// As if the channel were a key: in a cluster its subscribers are connected to the node with its slot.
+			publish := redis.NewIntCmd(ctx, "publish", n.prefix+id, "")
+			publish.SetFirstKeyPos(1)
+			_ = pipe.Process(ctx, publish) // Pipelined returns its error
 		}
 		return nil
 	})

@@ -1,17 +1,19 @@
 package ready_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/ready"
-	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
-func newNotifications(t *testing.T, server *localstack.Redis) *ready.Notifications {
+func newNotifications(t *testing.T, server server) *ready.Notifications {
 	news := ready.NewNotifications(connect(t, server), t.Name()).Patient()
 	t.Cleanup(news.Close)
 	return news
@@ -58,8 +60,13 @@ func TestNews(t *testing.T) {
 
 		client := connect(t, shared)
 		news := ready.NewNotifications(client, t.Name()).Patient()
-		connections := func() int {
-			return strings.Count(client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "name="+clientName(t))
+		connections := func() (n int) {
+			require.NoError(t, redisurl.ForEachPrimary(t.Context(), client, func(ctx context.Context, node *redis.Client) error {
+				list, err := node.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
+				n += strings.Count(list, "name="+clientName(t))
+				return err
+			}))
+			return n
 		}
 		_, stopOne := follow(t, news, "job_1")
 		two, stopTwo := follow(t, news, "job_1")

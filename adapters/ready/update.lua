@@ -2,6 +2,7 @@
 -- virtual times in all queues of their lines. It comes behind account.lua.
 --
 -- KEYS[1]  the epoch
+-- KEYS[2]  a key that never exists
 -- ARGV[1]  what all keys begin with; they share the epoch's hash slot
 -- ARGV[2]  ZADD or ZREM
 -- ARGV[3]  whose announcement it is, which is put before the account and the queue

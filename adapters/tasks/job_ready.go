@@ -19,9 +19,8 @@ type Publisher struct {
 	sender sender
 }
 
-// NewPublisher returns a publisher. Redis must have timeouts of a second or less. Close it
-// after use.
-func NewPublisher(opt asynq.RedisConnOpt) *Publisher { return &Publisher{newSender(opt)} }
+// NewPublisher returns a publisher. Close it after use.
+func NewPublisher(q Queue) *Publisher { return &Publisher{newSender(q)} }
 
 // Close ends its connections.
 func (p *Publisher) Close() { p.sender.close() }

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/tasks"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/jobs/pass"
@@ -18,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func newPublisher(t *testing.T, redis asynq.RedisConnOpt) *tasks.Publisher {
+func newPublisher(t *testing.T, redis tasks.Queue) *tasks.Publisher {
 	publisher := tasks.NewPublisher(redis)
 	t.Cleanup(publisher.Close)
 	return publisher
@@ -85,9 +84,7 @@ func TestPublish(t *testing.T) {
 		publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
 		ready := message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro})
 		require.NoError(t, publisher.Publish(t.Context(), ready))
-		client := opt.MakeRedisClient().(redis.UniversalClient)
-		defer client.Close()
-		require.NoError(t, client.FlushDB(t.Context()).Err())
+		empty(t, connect(t, opt))
 
 		require.NoError(t, publisher.Publish(t.Context(), ready))
 
@@ -99,11 +96,13 @@ func TestPublish(t *testing.T) {
 	t.Run("FailsWithoutRedis", func(t *testing.T) {
 		t.Parallel()
 
-		publisher := newPublisher(t, asynq.RedisClientOpt{Addr: "127.0.0.1:1", DialTimeout: 100 * time.Millisecond})
+		address, err := redisurl.Parse("redis://127.0.0.1:1")
+		require.NoError(t, err)
+		publisher := newPublisher(t, tasks.Queue{Address: address})
 		ctx, cancel := context.WithTimeout(t.Context(), testrun.WaitLimit)
 		defer cancel()
 
-		err := publisher.Publish(ctx, message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
+		err = publisher.Publish(ctx, message(t, change.JobReady{JobID: "job_1", Version: 1, Lane: models.TierPro}))
 
 		require.ErrorContains(t, err, "publish that job job_1 is ready")
 		require.NotErrorIs(t, err, pass.ErrUnpublishable)

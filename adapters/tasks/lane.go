@@ -1,15 +1,35 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/models"
 )
+
+// Queue is where asynq keeps its messages. It implements [asynq.RedisConnOpt].
+type Queue struct {
+	Address *redisurl.Address
+
+	timeout time.Duration // of tests
+}
+
+var _ asynq.RedisConnOpt = Queue{}
+
+// callTimeout bounds asynq's own calls, which no request waits for.
+const callTimeout = time.Second
+
+// MakeRedisClient implements asynq.RedisConnOpt.
+func (q Queue) MakeRedisClient() any { return q.open() }
+
+func (q Queue) open() redis.UniversalClient { return q.Address.Open(cmp.Or(q.timeout, callTimeout)) }
 
 // laneQueue returns the queue of a lane.
 func laneQueue(lane models.Tier) string { return strings.ToLower(string(lane)) }
@@ -28,9 +48,9 @@ type sender struct {
 	redis redis.UniversalClient
 }
 
-func newSender(opt asynq.RedisConnOpt) sender {
+func newSender(q Queue) sender {
 	redis.SetLogger(redisLog{})
-	return sender{opt.MakeRedisClient().(redis.UniversalClient)} // as asynq does it
+	return sender{q.open()}
 }
 
 // send enqueues a message. It returns nil if the message is already queued.

@@ -3,22 +3,25 @@ package tasks_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/tasks"
-	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/localstack/redistest"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
 
-var server *localstack.Redis
+var server *redistest.Redis
 
 func TestMain(m *testing.M) {
 	testrun.Main(func() int {
 		var err error
-		if server, err = localstack.StartRedis(context.Background(), localstack.RedisConfig{Test: true}); err != nil {
+		if server, err = redistest.StartChosen(context.Background(), redistest.Config{}); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -27,17 +30,39 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// oneAtATime is held by the test that uses a cluster, which has no databases.
+var oneAtATime sync.Mutex
+
 // database returns one of the server's databases, emptied. asynq's keys have no prefix, so
 // each test has its own database.
-func database(t *testing.T, number int) asynq.RedisClientOpt {
-	opt, err := asynq.ParseRedisURI(server.URL())
+func database(t *testing.T, number int) tasks.Queue {
+	url := server.URL()
+	switch os.Getenv("REELAY_TEST_REDIS") {
+	case "cluster":
+		oneAtATime.Lock()
+		t.Cleanup(oneAtATime.Unlock)
+	case "sentinel":
+		url += fmt.Sprintf("&db=%d", number)
+	default:
+		url = strings.Replace(url, "/0?", fmt.Sprintf("/%d?", number), 1)
+	}
+	address, err := redisurl.Parse(url)
 	require.NoError(t, err)
-	client := opt.(asynq.RedisClientOpt)
-	client.DB = number
-	connection := client.MakeRedisClient().(redis.UniversalClient)
-	defer connection.Close()
-	require.NoError(t, connection.FlushDB(t.Context()).Err())
+	queue := tasks.Queue{Address: address}.Patient()
+	empty(t, connect(t, queue))
+	return queue
+}
+
+func connect(t *testing.T, queue tasks.Queue) redis.UniversalClient {
+	client := queue.MakeRedisClient().(redis.UniversalClient)
+	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+func empty(t *testing.T, client redis.UniversalClient) {
+	require.NoError(t, redisurl.ForEachPrimary(t.Context(), client, func(ctx context.Context, node *redis.Client) error {
+		return node.FlushDB(ctx).Err()
+	}))
 }
 
 // run runs the tasks until the test ends or stop is called.

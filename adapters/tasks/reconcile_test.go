@@ -19,8 +19,7 @@ func TestReconcile(t *testing.T) {
 	t.Parallel()
 
 	opt := database(t, 10)
-	client := opt.MakeRedisClient().(redis.UniversalClient)
-	defer client.Close()
+	client := connect(t, opt)
 	publisher, inspector := newPublisher(t, opt), newInspector(t, opt)
 	for _, id := range []string{"lost", "old", "worked-on", "evicted"} {
 		require.NoError(t, publisher.Publish(t.Context(), message(t, change.JobReady{JobID: models.JobID(id), Version: 1, Lane: models.TierPro})))

@@ -31,8 +31,7 @@ const (
 
 // Config is what a control process handles.
 type Config struct {
-	// Redis must have timeouts of a second or less.
-	Redis asynq.RedisConnOpt
+	Redis Queue
 	// Ready handles the message that jobs are queued.
 	Ready func(context.Context, ...models.JobID) error
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/stretchr/testify/require"
 )
@@ -129,11 +130,11 @@ func query(t *testing.T, dsn, sql string) string {
 	return result
 }
 
-func redisClient(t *testing.T, url string) *redis.Client {
+func redisClient(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	options, err := redis.ParseURL(url)
+	address, err := redisurl.Parse(url)
 	require.NoError(t, err)
-	client := redis.NewClient(options)
+	client := address.Open(testrun.WaitLimit)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client
 }

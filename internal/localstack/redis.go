@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/internal/redisurl"
 )
 
 // redisStart is how long a start may take. Redis first reads its whole log.
@@ -69,8 +69,7 @@ func StartRedis(ctx context.Context, config RedisConfig) (_ *Redis, err error) {
 	return server, nil
 }
 
-// URL returns its address with its password, for redis.ParseURL and
-// asynq.ParseRedisURI.
+// URL returns its address with its password, as REDIS_URL has it.
 func (r *Redis) URL() string {
 	address := url.URL{
 		Scheme: "redis", User: url.UserPassword("default", r.password),
@@ -189,16 +188,16 @@ func freePort() (int, error) {
 }
 
 // pingRedis sends the password, so that only this server can answer.
-func pingRedis(ctx context.Context, address string) error {
-	options, err := redis.ParseURL(address)
+func pingRedis(ctx context.Context, url string) error {
+	address, err := redisurl.Parse(url)
 	if err != nil {
 		return err
 	}
 	// At first nothing listens there. That is expected, but go-redis would log it.
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", options.Addr)
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address.Hosts[0])
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(options)
+	client := address.Open(redisStart)
 	return errors.Join(conn.Close(), client.Ping(ctx).Err(), client.Close())
 }

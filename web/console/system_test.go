@@ -158,8 +158,8 @@ func TestSystemPage(t *testing.T) {
 		stack := jobstest.New(t)
 		config := configure(stack)
 		config.Redis = func(context.Context) *system.Redis {
-			return &system.Redis{Version: "7.0.<15>", Ping: 1234 * time.Microsecond, UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)),
-				BehindBytes: new(int64(2048))}
+			return &system.Redis{Kind: "A primary with Sentinels", Version: "7.0.<15>", Ping: 1234 * time.Microsecond,
+				UsedBytes: new(int64(3 << 20)), Replicas: new(int64(1)), BehindBytes: new(int64(2048))}
 		}
 		b := serve(t, stack, config)
 		b.logIn(t)
@@ -182,7 +182,8 @@ func TestSystemPage(t *testing.T) {
 		require.Contains(t, alone, ">control<", "some process of control may not tell its version")
 		require.Regexp(t, `(?s)Answers in.*?1\.2 ms.*?behind by`, page)
 
-		for _, text := range []string{"7.0.&lt;15&gt;", "api a1b2c3d4", "is-silent", ">control<", "0.0.1-old", "Some workers run another version",
+		for _, text := range []string{"A primary with Sentinels", "7.0.&lt;15&gt;",
+			"api a1b2c3d4", "is-silent", ">control<", "0.0.1-old", "Some workers run another version",
 			"Oldest message of the outbox"} {
 			require.Contains(t, page, text)
 		}

@@ -30,6 +30,8 @@ type systemView struct {
 // Redis is what the system page shows of Redis. Nil is unknown.
 type Redis struct {
 	Version string
+	// Kind says in words how it is run.
+	Kind string
 	// Ping is how long it took to answer.
 	Ping               time.Duration
 	UsedBytes, Clients *int64

@@ -326,7 +326,7 @@ func (s *stack) scraped(inside http.Handler) http.Handler {
 
 // monitor serves asynqmon over its own connections.
 func (s *stack) monitor() http.Handler {
-	monitor := system.Monitor(s.asynq)
+	monitor := system.Monitor(s.queue)
 	s.closers = append(s.closers, func() { monitor.Close() })
 	return monitor
 }

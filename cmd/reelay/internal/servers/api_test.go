@@ -132,7 +132,7 @@ func TestHandler(t *testing.T) {
 		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
 		_, _, err = own.submitter().Submit(t.Context(), caller, submit.Submission{Model: "testcard", Prompt: "x", Params: params})
 		require.ErrorContains(t, err, "leads to Reelay itself")
-		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", hostPort(cfg.redisURL)} {
+		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", cfg.redisHosts()[0]} {
 			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", webhooks.FormatStandard, nil)
 			require.ErrorContains(t, err, "leads to Reelay itself", address)
 		}

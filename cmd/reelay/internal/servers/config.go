@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/identity"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/fleet"
@@ -22,6 +21,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/web/videos"
@@ -252,8 +252,8 @@ func (c *config) checkStores(bad func(name, value, may string)) error {
 		wrong = append(wrong, errors.New("DATABASE_URL is malformed: it must be postgres://user:password@host:5432/name"))
 	}
 	if c.redisURL != "" {
-		if _, err := redis.ParseURL(c.redisURL); err != nil {
-			wrong = append(wrong, errors.New("REDIS_URL is malformed: it must be redis://user:password@host:6379/0, or rediss:// for TLS"))
+		if _, err := redisurl.Parse(c.redisURL); err != nil {
+			wrong = append(wrong, fmt.Errorf("REDIS_URL is malformed: %w", err))
 		}
 	}
 	return errors.Join(append(wrong, c.objects.check(bad))...)

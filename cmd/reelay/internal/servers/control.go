@@ -104,7 +104,7 @@ func (s *stack) control(ctx context.Context) error {
 	follower := &prices.Follower{DB: s.db, Sources: s.cfg.priceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}
 	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
 
-	publisher := tasks.NewPublisher(s.asynq)
+	publisher := tasks.NewPublisher(s.queue)
 	defer publisher.Close()
 	deliverer := webhook.NewDeliverer(s.db, s.sealer, wire.New(s.readers()), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
 	deliverer.Observe, deliverer.Objects, deliverer.Buckets = s.metrics.Webhook, s.objects, blob.Customers{Policy: s.cfg.outbound}
@@ -131,7 +131,7 @@ func (s *stack) control(ctx context.Context) error {
 	fetcher := &inputs.InputFetcher{Inputs: s.inputs(), Notifier: s.notifier, Catalogue: s.catalogue}
 	fetches := periodic.NewWake()
 	group.Go(func() error { return fetcher.Run(ctx, fetches) })
-	group.Go(func() error { return tasks.Run(ctx, tasks.Config{Redis: s.asynq, Ready: readier.Ready}) })
+	group.Go(func() error { return tasks.Run(ctx, tasks.Config{Redis: s.queue, Ready: readier.Ready}) })
 	settler := &change.Settler{DB: s.db, Notifier: s.notifier}
 	timeline := &history.Timeline{DB: s.db}
 	agenda := &pass.Agenda{DB: s.db, Notifications: s.notifier.Notifications, Passes: []pass.Pass{

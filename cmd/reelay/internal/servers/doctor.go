@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/adapters/blob"
-	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/cmd/reelay/internal/input"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -104,8 +103,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	}
 	objects, closeObjects := examinedObjects(ctx, cfg)
 	defer closeObjects()
-	index := s.notifier.Index
-	others := []doctor.Examiner{index.(*ready.Index), objects}
+	others := []doctor.Examiner{s.redisExaminer(), objects}
 	if withGCE {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 		if err != nil {
@@ -113,7 +111,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 		}
 		others = append(others, &gce.Examiner{Provider: cfg.gceProvider(), Pools: pools})
 	}
-	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: index, Others: others}
+	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: s.notifier.Index, Others: others}
 	return doctor.Examine(ctx, c)
 }
 
@@ -136,8 +134,8 @@ func (s *stack) watchedExamination(ctx context.Context, progress func(done, of i
 	}
 	defer closeDB()
 	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index, Others: []doctor.Examiner{s.objects}}
-	if index, ok := s.notifier.Index.(doctor.Examiner); ok {
-		d.Others = append(d.Others, index)
+	if s.redis != nil {
+		d.Others = append(d.Others, s.redisExaminer())
 	}
 	return d.Examine(ctx, doctor.Checkup{Progress: progress})
 }

@@ -46,7 +46,7 @@ type meter struct {
 	trips *atomic.Int64
 
 	admin *pgx.Conn // its statements are not counted
-	redis *redis.Client
+	redis redis.UniversalClient
 	conns []connectionsOf
 	hints []redis.UniversalClient // of the stacks
 }
@@ -99,9 +99,7 @@ func startMeter(t *testing.T) *meter {
 // attach lets the meter count what a stack does, too. The stack must be over the meter's database.
 func (m *meter) attach(t *testing.T, s *stack) {
 	t.Helper()
-	options, err := redis.ParseURL(s.cfg.redisURL)
-	require.NoError(t, err)
-	m.redis = redis.NewClient(options)
+	m.redis = s.redisAt.Open(testrun.WaitLimit)
 	t.Cleanup(func() { m.redis.Close() })
 	m.hints = append(slices.Clip(m.hints), s.redis)
 	all := s.cfg.connections()

@@ -2,10 +2,13 @@ package servers
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/web/console/system"
 )
 
@@ -21,22 +24,28 @@ func (s *stack) redisState(ctx context.Context) *system.Redis {
 		return nil
 	}
 	state := &system.Redis{Ping: time.Since(began)}
-	info, err := s.redis.Info(ctx).Result()
-	if err != nil {
-		return state
+	primaries := 0
+	_ = redisurl.ForEachPrimary(ctx, s.redis, func(ctx context.Context, node *redis.Client) error { // what is unknown is left out
+		info, err := redisurl.Info(ctx, node)
+		if err == nil {
+			primaries++
+			addRedis(state, info)
+		}
+		return err
+	})
+	switch s.redisAt.Mode {
+	case redisurl.Server:
+		state.Kind = "One server"
+	case redisurl.Sentinel:
+		state.Kind = "A primary with Sentinels"
+	case redisurl.Cluster:
+		state.Kind = fmt.Sprintf("A cluster of %d primaries", primaries)
 	}
-	state.Version, state.UsedBytes, state.Clients, state.Replicas, state.BehindBytes = parseRedis(info)
 	return state
 }
 
-// parseRedis reads what INFO says. What it does not say is nil or "".
-func parseRedis(info string) (version string, used, clients, replicas, behind *int64) {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
+// addRedis adds what INFO says of a primary to the state of all. What it does not say stays nil or "".
+func addRedis(state *system.Redis, info map[string]string) {
 	number := func(text string) *int64 {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -44,20 +53,30 @@ func parseRedis(info string) (version string, used, clients, replicas, behind *i
 		}
 		return &n
 	}
-	replicas = number(fields["connected_slaves"])
-	written := number(fields["master_repl_offset"])
+	add := func(sum **int64, name string) *int64 {
+		n := number(info[name])
+		if n != nil && *sum != nil {
+			**sum += *n
+		} else if n != nil {
+			*sum = new(*n)
+		}
+		return n
+	}
+	state.Version = info["redis_version"]
+	add(&state.UsedBytes, "used_memory")
+	add(&state.Clients, "connected_clients")
+	replicas, written := add(&state.Replicas, "connected_slaves"), number(info["master_repl_offset"])
 	for i := int64(0); replicas != nil && written != nil && i < min(*replicas, 100); i++ {
-		for part := range strings.SplitSeq(fields["slave"+strconv.FormatInt(i, 10)], ",") {
+		for part := range strings.SplitSeq(info["slave"+strconv.FormatInt(i, 10)], ",") {
 			text, ok := strings.CutPrefix(part, "offset=")
 			if read := number(text); ok && read != nil {
 				late := max(*written-*read, 0)
-				if behind == nil || late > *behind {
-					behind = &late
+				if state.BehindBytes == nil || late > *state.BehindBytes {
+					state.BehindBytes = &late
 				}
 			}
 		}
 	}
-	return fields["redis_version"], number(fields["used_memory"]), number(fields["connected_clients"]), replicas, behind
 }
 
 // redisVersion returns the version of Redis, or "" if Redis does not say it.

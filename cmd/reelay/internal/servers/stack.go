@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/adapters/rate"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/adapters/remote"
+	"github.com/reelay/reelay/adapters/tasks"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/bulk"
@@ -32,6 +32,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/internal/version"
@@ -58,7 +59,8 @@ type stack struct {
 	db        *bun.DB
 	workers   *bun.DB // the same database, over connections of their own
 	redis     redis.UniversalClient
-	asynq     asynq.RedisConnOpt
+	redisAt   *redisurl.Address
+	queue     tasks.Queue
 	objects   *blob.Store
 	sealer    *seal.Sealer
 	catalogue *catalogue.Catalogue
@@ -78,13 +80,10 @@ type stack struct {
 	closers []func()
 }
 
-// queueTimeout limits asynq's own calls, which no request waits for.
-const queueTimeout = time.Second
-
 // openStack connects to all stores. Links to objects start with publicURL.
 func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
-	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL), hostPort(cfg.redisURL)).Except(
-		cfg.objects.hosts()...).Except(cfg.own...)
+	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL)).Except(cfg.redisHosts()...).
+		Except(cfg.objects.hosts()...).Except(cfg.own...)
 	s := &stack{cfg: cfg}
 	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
 	if err != nil {
@@ -175,8 +174,15 @@ func hostPort(raw string) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
 }
 
-var defaultPorts = map[string]string{
-	"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432", "redis": "6379", "rediss": "6379",
+var defaultPorts = map[string]string{"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432"}
+
+// redisHosts returns the addresses in REDIS_URL.
+func (c config) redisHosts() []string {
+	address, err := redisurl.Parse(c.redisURL)
+	if err != nil {
+		return nil
+	}
+	return address.Hosts
 }
 
 // connections says how a process divides its connections to PostgreSQL.
@@ -235,18 +241,11 @@ func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, 
 }
 
 func (s *stack) openRedis() error {
-	client, err := ready.NewClient(s.cfg.redisURL)
+	address, err := redisurl.Parse(s.cfg.redisURL)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return fmt.Errorf("REDIS_URL is malformed: %w", err)
 	}
-	if s.asynq, err = asynq.ParseRedisURI(s.cfg.redisURL); err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
-	}
-	if queue, ok := s.asynq.(asynq.RedisClientOpt); ok {
-		queue.DialTimeout, queue.ReadTimeout, queue.WriteTimeout = queueTimeout, queueTimeout, queueTimeout
-		s.asynq = queue
-	}
-	s.redis = client
+	s.redisAt, s.redis, s.queue = address, ready.NewClient(address), tasks.Queue{Address: address}
 	index, news := ready.New(s.redis, redisPrefix), ready.NewNotifications(s.redis, redisPrefix)
 	s.notifier.Index, s.notifier.Notifications = index, news
 	s.rates = rate.New(s.redis, redisPrefix)
@@ -256,6 +255,11 @@ func (s *stack) openRedis() error {
 
 // redisPrefix is the prefix of all our keys except asynq's.
 const redisPrefix = "reelay"
+
+// redisExaminer is the doctor's part for Redis.
+func (s *stack) redisExaminer() *ready.Examiner {
+	return &ready.Examiner{Address: s.redisAt, Client: s.redis, Prefix: redisPrefix}
+}
 
 // Close closes the connections, the newest first.
 func (s *stack) Close() {

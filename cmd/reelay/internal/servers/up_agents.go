@@ -62,7 +62,7 @@ func openAgents(cfg config, o upOptions, endpoint string, keys credentials.Keys,
 // agentCommand returns the command of an agent with these runtimes and the built-in ones.
 func agentCommand(cfg config, self string, runtimes []string) []string {
 	// What jobs call is on the laptop, but the parts of Reelay are not theirs to call.
-	own := strings.Join(slices.Concat(cfg.own, []string{hostPort(cfg.databaseURL), hostPort(cfg.redisURL)}, cfg.objects.hosts()), ",")
+	own := strings.Join(slices.Concat(cfg.own, []string{hostPort(cfg.databaseURL)}, cfg.redisHosts(), cfg.objects.hosts()), ",")
 	command := []string{self, "agent", "--outbound-loopback", "--outbound-except", own}
 	if len(runtimes) == 0 {
 		return command
