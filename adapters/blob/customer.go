@@ -2,14 +2,17 @@ package blob
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/credentials"
 	miniokeys "github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reelay/reelay/features/webhook"
@@ -58,11 +61,9 @@ func (c Customers) Open(ctx context.Context, text string, keys webhook.BucketKey
 	case c.google != nil:
 		options = c.google
 	default:
-		account, err := credentials.NewCredentialsFromJSON(credentials.ServiceAccount, []byte(keys.ServiceAccount), &credentials.DetectOptions{
-			Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_write"},
-		})
+		account, err := c.account(keys.ServiceAccount)
 		if err != nil {
-			return nil, errors.New("its service account is no key file of Google's") // the error shows parts of the key
+			return nil, err
 		}
 		options = []option.ClientOption{option.WithAuthCredentials(account)}
 	}
@@ -72,6 +73,32 @@ func (c Customers) Open(ctx context.Context, text string, keys webhook.BucketKey
 	}
 	return &customerBucket{store, folder}, nil
 }
+
+// account reads the key file of a service account. It may not lead to other servers than Google's.
+func (c Customers) account(text string) (*auth.Credentials, error) {
+	var file struct {
+		Type     string `json:"type"`
+		TokenURI string `json:"token_uri"`
+		Universe string `json:"universe_domain"`
+	}
+	wrong := errors.New("its service account is no key file of Google's") // the library's error shows parts of the key
+	if err := json.Unmarshal([]byte(text), &file); err != nil || file.Type != "service_account" {
+		return nil, wrong
+	}
+	if !slices.Contains(tokenServers, file.TokenURI) || file.Universe != "" && file.Universe != "googleapis.com" {
+		return nil, errors.New("its service account names a server for tokens that is not Google's")
+	}
+	account, err := credentials.NewCredentialsFromJSON(credentials.ServiceAccount, []byte(text), &credentials.DetectOptions{
+		Scopes: []string{"https://www.googleapis.com/auth/devstorage.read_write"}, Client: c.Policy.Client(callTimeout).Client,
+	})
+	if err != nil {
+		return nil, wrong
+	}
+	return account, nil
+}
+
+// tokenServers are Google's own.
+var tokenServers = []string{"https://oauth2.googleapis.com/token", "https://accounts.google.com/o/oauth2/token"}
 
 // customerPlace splits the folder from a place.
 func customerPlace(text string) (Place, string, error) {

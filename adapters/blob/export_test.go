@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/storage"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/reelay/reelay/jobs"
+	"google.golang.org/api/option"
 )
 
 // SmallUpload is smallUpload.
@@ -44,4 +46,11 @@ func SignCDN(file, u, keyName string, expires time.Time) (string, error) {
 		return "", err
 	}
 	return key(u, keyName, expires)
+}
+
+// CustomersOf returns customers whose buckets of Google Cloud Storage are in an emulator.
+func CustomersOf(emulatorHost string) Customers {
+	return Customers{google: []option.ClientOption{
+		option.WithEndpoint(emulatorHost + "/storage/v1/"), option.WithoutAuthentication(), storage.WithJSONReads(),
+	}}
 }

@@ -47,6 +47,9 @@ type Place struct {
 // names with dots.
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$`)
 
+// regionName matches the names of regions. It becomes a part of Amazon's host names.
+var regionName = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
 // storageClass matches the names of classes, such as STANDARD_IA.
 var storageClass = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
 
@@ -120,7 +123,7 @@ func (p *Place) set(name, value string) error {
 	case name == "addressing":
 		return one(&p.Addressing, "auto", "path", "host")
 	case name == "region":
-		if len(value) > 64 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
+		if !regionName.MatchString(value) {
 			return fmt.Errorf("its option region is %q: it must be the name of a region, such as eu-central-1", value)
 		}
 		p.Region = value

@@ -282,6 +282,7 @@ func TestBucket(t *testing.T) {
 			"https://example.com/hook":                          "it must be gs://BUCKET or s3://BUCKET",
 			"s3://films/a/../b/?region=eu-1":                    "its folder must be",
 			"s3://films/raw/":                                   "it names no region",
+			"s3://films/raw/?region=a.evil.example":             "the name of a region",
 			"s3://films/raw/?region=eu-1&links=api":             "its option links is for Reelay's own bucket",
 			"gs://films/raw/":                                   "needs the key file of a service account",
 			strings.Replace(c.url, "s3://films", "s3://no", 1):  "is not the name of a bucket",
@@ -292,6 +293,10 @@ func TestBucket(t *testing.T) {
 		require.ErrorContains(t, refused(c.url, webhook.BucketKeys{}), "an access key and a secret key")
 		require.ErrorContains(t, refused(c.url, webhook.BucketKeys{AccessKey: strings.Repeat("a", 17<<10)}), "at most 16384 bytes")
 		require.ErrorContains(t, refused("gs://films/", webhook.BucketKeys{ServiceAccount: `{"private_key": "hunter2"}`}), "no key file of Google's")
+		for _, elsewhere := range []string{`"token_uri": "http://169.254.169.254/"`, `"token_uri": "https://oauth2.googleapis.com/token", "universe_domain": "evil.example"`} {
+			account := `{"type": "service_account", "private_key": "hunter2", ` + elsewhere + `}`
+			require.ErrorContains(t, refused("gs://films/", webhook.BucketKeys{ServiceAccount: account}), "a server for tokens that is not Google's")
+		}
 		strict := &webhook.Endpoints{DB: s.DB, Sealer: s.Webhooks.Sealer, Buckets: blob.Customers{Policy: outbound.Policy{}}}
 		_, err := strict.CreateBucketEndpoint(t.Context(), s.Client, models.NewWebhookEndpointID(), c.url, c.keys)
 		require.ErrorContains(t, err, "its endpoint is not allowed")
