@@ -2,7 +2,7 @@
 # Installs the programs that Reelay runs and that are missing, with the system's
 # package manager. Silent and quick when all of them are there.
 #
-# usage: setup.sh [programs | browser | deb]
+# usage: setup.sh [programs | browser | deb | images]
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -169,9 +169,16 @@ deb() {
 	have lintian || apt_install lintian
 }
 
+# images is what the test of the container images needs.
+images() {
+	have buildah || { have apt-get && apt_install buildah; } || fail "install buildah: the images are built with it"
+	have_python || install python3-venv python
+}
+
 case ${1:-programs} in
 programs) programs ;;
 browser) browser ;;
 deb) deb ;;
-*) fail "usage: setup.sh [programs | browser | deb]" ;;
+images) images ;;
+*) fail "usage: setup.sh [programs | browser | deb | images]" ;;
 esac

@@ -9,13 +9,19 @@ import (
 
 	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/runtimes"
+	"github.com/reelay/reelay/internal/healthcheck"
+	"github.com/reelay/reelay/internal/secretfile"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
 )
 
 func main() {
 	command := newCommand()
-	if err := command.ExecuteContext(context.Background()); err != nil {
+	err := secretfile.Load()
+	if err == nil {
+		err = command.ExecuteContext(context.Background())
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", command.Name(), err)
 		os.Exit(1)
 	}
@@ -29,7 +35,7 @@ func newCommand() *cobra.Command {
 	command := agent.Command(build)
 	command.Use = "reelay-agent"
 	command.Version = build
-	command.AddCommand(runtimes.Command(), version.Command())
+	command.AddCommand(runtimes.Command(), healthcheck.Command("http://127.0.0.1:8081/readyz"), version.Command())
 	for _, extra := range extraCommands {
 		command.AddCommand(extra())
 	}

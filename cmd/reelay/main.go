@@ -28,7 +28,9 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/simulation"
 	"github.com/reelay/reelay/cmd/reelay/internal/support"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
+	"github.com/reelay/reelay/internal/healthcheck"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/secretfile"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/spf13/cobra"
 )
@@ -44,6 +46,9 @@ const startTime = 10 * time.Second
 
 // run executes one command line as this process and returns its exit status.
 func run(args []string, out, errs io.Writer) int {
+	if err := secretfile.Load(); err != nil {
+		return terminal.Report(errs, err)
+	}
 	ctx := context.Background()
 	if cmd, _, err := rootCommand().Find(args); err != nil || cmd.Annotations[servers.OwnSignals] == "" {
 		var stop func()
@@ -135,7 +140,8 @@ func rootCommand() *cobra.Command {
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
 		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.DoctorCommand(),
-		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}), providers.Command(), simulation.Command())
+		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}), healthcheck.Command("http://127.0.0.1:8080/readyz"), providers.Command(),
+		simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
 	for _, command := range extraCommands {

@@ -1,0 +1,2 @@
+// Package images has the files of the container images, and their tests. docs/operators/images.md describes them.
+package images
