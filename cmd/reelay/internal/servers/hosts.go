@@ -51,7 +51,7 @@ func bareHost(host string) string {
 // that it is given: at the request's own, if REELAY_HOSTS names it, or if the public URL
 // leads to loopback, where no other machine gets; else at the public URL. A request
 // without TLS may have come through a proxy that ends it: only a port in the Host header
-// shows that it did not.
+// that is not the public URL's shows that it did not.
 func (h hosts) base(publicURL string) func(*http.Request) string {
 	publicURL = strings.TrimSuffix(publicURL, "/")
 	public := bareHost(hostPort(publicURL))
@@ -68,7 +68,7 @@ func (h hosts) base(publicURL string) func(*http.Request) string {
 			return publicURL
 		case !local && (name == public || !slices.Contains(h, name)):
 			return publicURL
-		case r.TLS == nil && secure && err != nil:
+		case r.TLS == nil && secure && (err != nil || publicURL == "https://"+r.Host):
 			return publicURL
 		}
 		return scheme + r.Host

@@ -91,6 +91,7 @@ func TestBase(t *testing.T) {
 		"ThePublicNameBehindAProxy":              {hosts{"reelay.example"}, public, "reelay.example:443", false, public},
 		"ANameOfAProxy":                          {nil, public, "10.0.0.5:8080", false, public},
 		"LoopbackBehindAProxy":                   {nil, public, "127.0.0.1:8080", false, public},
+		"LoopbackBehindAProxyAtAPort":            {nil, "https://localhost:8443", "localhost:8443", false, "https://localhost:8443"},
 		"ANamedHost":                             {hosts{"api.internal"}, public, "API.internal:8080", false, "http://API.internal:8080"},
 		"ANamedHostWithTLS":                      {hosts{"api.internal"}, public, "api.internal", true, "https://api.internal"},
 		"ANamedHostPerhapsBehindAProxy":          {hosts{"api.internal"}, public, "api.internal", false, public},
