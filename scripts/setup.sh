@@ -83,6 +83,7 @@ apt_install() {
 		for package; do
 			case $package in
 			postgresql) as_root systemctl disable --quiet postgresql.service >/dev/null 2>&1 || true ;;
+			caddy) as_root systemctl disable --quiet caddy.service >/dev/null 2>&1 || true ;;
 			prometheus) as_root systemctl disable --quiet prometheus.service >/dev/null 2>&1 || true ;;
 			redis-server) as_root systemctl disable --quiet redis-server.service >/dev/null 2>&1 || true ;;
 			esac
@@ -136,8 +137,9 @@ chrome() {
 
 # browser is what only the tests need: Chromium, a C compiler for the race
 # detector, ps to see processes with, curl for what the README says, Python for
-# OpenAI's package, promtool, which comes with Prometheus, systemd-analyze, which
-# checks units, and ssh-keygen, which signs releases.
+# OpenAI's package, promtool, which comes with Prometheus, Caddy, the proxy of
+# deploy/compose, systemd-analyze, which checks units, and ssh-keygen, which signs
+# releases.
 browser() {
 	if have apt-get; then
 		have pgrep || apt_install procps
@@ -148,6 +150,7 @@ browser() {
 	fi
 	have_python || install python3-venv python
 	have promtool || install prometheus prometheus
+	have caddy || install caddy caddy
 	if have_browser; then return; fi
 	if have apt-get && grep -qs '^ID=ubuntu' /etc/os-release; then
 		[ "$(dpkg --print-architecture)" = amd64 ] || fail "Ubuntu has no Chromium package for this machine: install Chromium yourself, such as with 'snap install chromium'"
