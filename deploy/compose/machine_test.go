@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -30,6 +31,7 @@ type machine struct {
 	bin     string            // folder of the programs
 	data    string            // folder of what containers write to
 	hosts   map[string]string // addresses, by those of the file
+	calls   atomic.Int64      // of callWhile
 	mu      sync.Mutex
 	running map[string][]*exec.Cmd // by service
 }
@@ -56,7 +58,7 @@ func newMachine(t *testing.T, file string) *machine {
 	m := &machine{t: t, project: load(t, file), folder: t.TempDir(), bin: bin, data: t.TempDir(), running: map[string][]*exec.Cmd{}}
 	require.NoError(t, os.CopyFS(m.folder, os.DirFS(".")))
 	m.hosts = map[string]string{"https://localhost": "https://localhost:" + freePort(t)}
-	for _, address := range []string{"redis:6379", "objects:7070", "api-1:8080", "api-2:8080", "control-1:9090", "control-2:9090", "proxy:8080"} {
+	for address := range strings.FieldsSeq("redis:6379 objects:7070 api-1:8080 api-2:8080 control-1:9090 control-2:9090 proxy:8080") {
 		m.hosts[address] = "127.0.0.1:" + freePort(t)
 	}
 	return m

@@ -47,7 +47,9 @@ func TestCommand(t *testing.T) {
 		require.ErrorContains(t, run(t, gone.URL), "connection refused")
 	})
 
-	for _, address := range []string{"", "127.0.0.1:8080", "ftp://127.0.0.1/readyz", "http:///readyz", "http://a:secret@127.0.0.1/readyz", "http://[::1"} {
+	for _, address := range []string{
+		"", "127.0.0.1:8080", "ftp://127.0.0.1/readyz", "http:///readyz", "http://a:secret@127.0.0.1/readyz", "http://[::1",
+	} {
 		t.Run("Refuses "+address, func(t *testing.T) {
 			t.Parallel()
 
