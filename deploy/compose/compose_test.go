@@ -182,6 +182,19 @@ func TestFiles(t *testing.T) {
 		})
 	}
 
+	t.Run("SayWhichVariablesTheyNeed", func(t *testing.T) {
+		t.Parallel()
+
+		for file, want := range map[string]string{
+			"three/data.yaml": "the address of this machine", "three/servers.yaml": "the address of the first machine", "three/gpu.yaml": "REELAY_",
+		} {
+			said, err := exec.CommandContext(t.Context(), loader, file).CombinedOutput()
+
+			require.Error(t, err, file)
+			require.Contains(t, string(said), want)
+		}
+	})
+
 	t.Run("WaitForWhatTheyNeed", func(t *testing.T) {
 		t.Parallel()
 
