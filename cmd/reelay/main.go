@@ -140,8 +140,8 @@ func rootCommand() *cobra.Command {
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
 		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.DoctorCommand(),
-		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}), healthcheck.Command("http://127.0.0.1:8080/readyz"), providers.Command(),
-		simulation.Command())
+		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}),
+		healthcheck.Command("http://127.0.0.1:8080/readyz"), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())
 	for _, command := range extraCommands {

@@ -31,8 +31,12 @@ echo "requirepass $(cat redis_password)" | make redis_conf
 echo "postgres://reelay:$(cat postgres_password)@${host:-postgres}:5432/reelay?sslmode=disable" | make database_url
 echo "redis://:$(cat redis_password)@${host:-redis}:6379/0" | make redis_url
 if [ ! -e reelay_secrets ]; then
-	${REELAY:-docker run --rm "${REELAY_IMAGE:-reelay}:${REELAY_VERSION:-0.1.0}"} secrets create >reelay_secrets.new
+	rm -f reelay_secrets.new
+	if [ -n "${REELAY:-}" ]; then
+		"$REELAY" secrets create reelay_secrets.new
+	else
+		docker run --rm --user 0:0 --volume "$PWD:/secrets" "${REELAY_IMAGE:-reelay}:${REELAY_VERSION:-0.1.0}" secrets create /secrets/reelay_secrets.new
+	fi
 	chown 65532:65532 reelay_secrets.new
-	chmod 400 reelay_secrets.new
 	mv reelay_secrets.new reelay_secrets
 fi

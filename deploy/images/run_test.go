@@ -126,24 +126,22 @@ func (i *image) stores(t *testing.T) []string {
 	query := database.Query()
 	door := faultproxy.New(t, "unix", fmt.Sprintf("%s/.s.PGSQL.%s", query.Get("host"), query.Get("port")))
 	access, secret := objects.Keys()
-	keyset, err := i.command(t, nil, "secrets", "create").Output()
-	require.NoError(t, err)
 
 	folder := filepath.Join(i.root, "run/secrets")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
-	env := []string{"REELAY_STORE=s3://reelay?links=api&endpoint=" + objects.Endpoint(), "REELAY_SECRETS_FILE=/run/secrets/REELAY_SECRETS"}
+	require.NoError(t, os.Chown(folder, 65532, 65532))
+	said, err := i.command(t, nil, "secrets", "create", "/run/secrets/reelay").CombinedOutput()
+	require.NoError(t, err, string(said))
+	env := []string{"REELAY_STORE=s3://reelay?links=api&endpoint=" + objects.Endpoint(), "REELAY_SECRETS_FILE=/run/secrets/reelay"}
 	for name, value := range map[string]string{
 		"DATABASE_URL":         "postgres://reelay:none@" + door.Addr() + database.Path + "?sslmode=disable",
 		"REDIS_URL":            redis.URL(),
 		"REELAY_S3_ACCESS_KEY": access, "REELAY_S3_SECRET_KEY": secret,
-		"REELAY_SECRETS": string(keyset),
 	} {
 		path := filepath.Join(folder, name)
 		require.NoError(t, os.WriteFile(path, []byte(value), 0o400))
 		require.NoError(t, os.Chown(path, 65532, 65532))
-		if name != "REELAY_SECRETS" {
-			env = append(env, name+"_FILE=/run/secrets/"+name)
-		}
+		env = append(env, name+"_FILE=/run/secrets/"+name)
 	}
 	return env
 }
