@@ -22,7 +22,7 @@ aarch64 | arm64) arch=arm64 ;;
 *) fail "there is no release for $(uname -m)" ;;
 esac
 set -- "$@" --build-arg "TARGETARCH=$arch"
-archive=$(find dist -maxdepth 1 -name "reelay_*_linux_$arch.tar.gz" 2>/dev/null)
+archive=$(find dist -maxdepth 1 -name "reelay_*_linux_$arch.tar.gz" 2>/dev/null || true)
 [ -f "$archive" ] || fail "dist must have one release for linux/$arch: run \`go tool task release -- -only linux/$arch\`"
 version=${archive#dist/reelay_} version=${version%"_linux_$arch.tar.gz"}
 

@@ -82,6 +82,38 @@ func TestDockerfiles(t *testing.T) {
 	})
 }
 
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, args ...string) string {
+		t.Helper()
+		// A checkout without a release.
+		checkout := filepath.Join(t.TempDir(), "deploy/images")
+		require.NoError(t, os.MkdirAll(checkout, 0o755))
+		for _, file := range append(dockerfiles(t), "build.sh") {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(checkout, file), text, 0o600))
+		}
+		said, err := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(checkout, "build.sh")}, args...)...).CombinedOutput()
+		require.Error(t, err)
+		return string(said)
+	}
+
+	t.Run("NeedsARelease", func(t *testing.T) {
+		t.Parallel()
+
+		require.Regexp(t, "^images: dist must have one release for linux/\\w+: run `go tool task release -- -only linux/\\w+`\n$", run(t, "reelay"))
+	})
+
+	t.Run("NeedsTheNameOfAnImage", func(t *testing.T) {
+		t.Parallel()
+
+		for _, args := range [][]string{nil, {"none"}} {
+			require.Equal(t, "images: usage: build.sh (reelay | agent | agent-diffusers) [options of the builder]\n", run(t, args...))
+		}
+	})
+}
+
 // image is an image that was unpacked.
 type image struct {
 	root   string // folder with its files
