@@ -63,7 +63,8 @@ func (c CDN) Check() error {
 		return nil
 	}
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Path != "" && u.Path != "/" {
 		return errors.New("REELAY_CDN must be the URL of a CDN without a path, such as https://d111111abcdef8.cloudfront.net")
 	}
 	if !cdnKeyName.MatchString(c.KeyName) {
@@ -78,7 +79,8 @@ type cdnKey func(u, keyName string, expires time.Time) (string, error)
 
 // readCDNKey reads a key file. Its form tells the CDN.
 func readCDNKey(path string) (cdnKey, error) {
-	wrong := errors.New("REELAY_CDN_KEY_FILE must be a PEM file of a private key (CloudFront), or a file with 16 bytes in base64url (Cloud CDN)")
+	wrong := errors.New("REELAY_CDN_KEY_FILE must be a PEM file of a private key (CloudFront), or a file with 16 bytes in base64url " +
+		"(Cloud CDN)")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("REELAY_CDN_KEY_FILE: %w", err)

@@ -88,8 +88,10 @@ func (s *Store) examinePolicy(ctx context.Context) doctor.Finding {
 		text = fmt.Sprintf("The bucket %s %s.", s.place.Bucket, strings.Join(says, ", and "))
 	}
 	return doctor.Advise("bucket-policy", holds, text,
-		"A video or checkpoint that the bucket deletes is missing though its row names it; old versions cost money after their time and keep what a customer deleted.",
-		"Reelay deletes objects itself (REELAY_RETENTION_…): remove rules that delete or archive, or restrict them to other folders, and add one that deletes noncurrent versions after a day.")
+		"A video or checkpoint that the bucket deletes is missing though its row names it; old versions cost money after their time and keep "+
+			"what a customer deleted.",
+		"Reelay deletes objects itself (REELAY_RETENTION_…): remove rules that delete or archive, or restrict them to other folders, and add "+
+			"one that deletes noncurrent versions after a day.")
 }
 
 // concerns reports whether a rule for keys with a prefix is about objects with one of these beginnings.
@@ -127,7 +129,7 @@ func (b *s3Bucket) policy(ctx context.Context, own []string) (policy, error) {
 		if !rule.Expiration.IsNull() {
 			p.deletes = append(p.deletes, s3When(rule.Expiration.IsDaysNull(), int(rule.Expiration.Days)))
 		}
-		if !rule.Transition.IsNull() && strings.Contains(rule.Transition.StorageClass, "GLACIER") || rule.Transition.StorageClass == "DEEP_ARCHIVE" {
+		if slices.Contains(archives, rule.Transition.StorageClass) {
 			p.archives = append(p.archives, s3When(rule.Transition.IsDaysNull(), int(rule.Transition.Days)))
 		}
 		if !rule.NoncurrentVersionExpiration.IsDaysNull() && prefix == "" {
@@ -136,6 +138,9 @@ func (b *s3Bucket) policy(ctx context.Context, own []string) (policy, error) {
 	}
 	return p, nil
 }
+
+// archives are the storage classes whose objects cannot be read at once.
+var archives = []string{"GLACIER", "DEEP_ARCHIVE"}
 
 func s3When(byDate bool, days int) string {
 	if byDate {

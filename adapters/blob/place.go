@@ -68,7 +68,8 @@ func ParsePlace(text string) (Place, error) {
 		return Place{}, errors.New("it names a bucket only: a folder in a bucket cannot be used")
 	}
 	if !bucketName.MatchString(u.Host) {
-		return Place{}, fmt.Errorf("%q is not the name of a bucket: it has 3 to 222 lower-case letters, digits, dots, dashes and underscores", u.Host)
+		return Place{}, fmt.Errorf("%q is not the name of a bucket: it has 3 to 222 lower-case letters, digits, dots, dashes and underscores",
+			u.Host)
 	}
 	options, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -88,7 +89,8 @@ func ParsePlace(text string) (Place, error) {
 	}
 	if p.Kind == KindS3 && p.Region == "" {
 		if p.Endpoint == "" {
-			return Place{}, errors.New("it names no region: Amazon S3 needs one, such as s3://clips?region=eu-central-1; other stores need an endpoint")
+			return Place{}, errors.New("it names no region: Amazon S3 needs one, such as s3://clips?region=eu-central-1; " +
+				"other stores need an endpoint")
 		}
 		p.Region = usualRegion
 	}

@@ -65,7 +65,10 @@ func (s *Store) prove(ctx context.Context) (*Proof, error) {
 	if !ok {
 		return nil, nil
 	}
-	t := &trial{s3Bucket: bucket, folder: proofFolder + uuid.NewString() + "-", http: &http.Client{Timeout: callTimeout, Transport: bucket.http.Transport}}
+	t := &trial{
+		s3Bucket: bucket, folder: proofFolder + uuid.NewString() + "-",
+		http: &http.Client{Timeout: callTimeout, Transport: bucket.http.Transport},
+	}
 	proof, err := t.run(ctx)
 	err = errors.Join(err, t.cleanUp(ctx))
 	if err != nil {

@@ -231,7 +231,8 @@ func (b *s3Bucket) signDownload(ctx context.Context, key, filename string, expir
 }
 
 func (b *s3Bucket) origin() string {
-	link, err := b.sign(context.Background(), http.MethodGet, "origin", nil, nil, time.Now().Add(time.Hour)) // asks nobody: the region is known
+	// This asks nobody: the region is known.
+	link, err := b.sign(context.Background(), http.MethodGet, "origin", nil, nil, time.Now().Add(time.Hour))
 	if err != nil {
 		return ""
 	}

@@ -21,8 +21,9 @@ func TestAgent(t *testing.T) {
 		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/agent/health", "gpu/agent/host",
 			"gpu/agent/instance", "gpu/agent/redact", "gpu/hdr", "gpu/metadata",
 			"gpu/quality", "gpu/runtime", "gpu/runtimes", "gpu/runtimes/command", "gpu/runtimes/drill", "gpu/runtimes/httpcall",
-			"gpu/runtimes/stitch", "gpu/runtimes/testcard", "gpu/sensor", "internal/httpcall", "internal/media", "internal/outbound",
-			"internal/picture", "internal/program", "internal/text", "internal/tracing", "internal/version", "internal/wellformed"}
+			"gpu/runtimes/stitch", "gpu/runtimes/testcard", "gpu/sensor", "internal/healthcheck", "internal/httpcall", "internal/media",
+			"internal/outbound", "internal/picture", "internal/program", "internal/secretfile", "internal/text", "internal/tracing",
+			"internal/version", "internal/wellformed"}
 		for _, dependency := range strings.Fields(string(out)) {
 			if name, ok := strings.CutPrefix(dependency, ours); ok {
 				require.Contains(t, allowed, name)

@@ -20,7 +20,8 @@ import (
 )
 
 // tryBucket copies the video of a job into a bucket of its account, and records the result.
-func (d *Deliverer) tryBucket(ctx context.Context, c *webhooks.ClaimedDelivery, e *webhooks.Endpoint, event *webhooks.Event, job *models.Job) error {
+func (d *Deliverer) tryBucket(ctx context.Context, c *webhooks.ClaimedDelivery, e *webhooks.Endpoint, event *webhooks.Event,
+	job *models.Job) error {
 	copying, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	kept := d.keepClaim(copying, cancel, c)
@@ -74,7 +75,8 @@ func (d *Deliverer) keepClaim(ctx context.Context, cancel func(error), c *webhoo
 }
 
 // copyJob writes a job's video and thumbnail, and then its description: who sees that has all.
-func (d *Deliverer) copyJob(ctx context.Context, c *webhooks.ClaimedDelivery, e *webhooks.Endpoint, event *webhooks.Event, job *models.Job) error {
+func (d *Deliverer) copyJob(ctx context.Context, c *webhooks.ClaimedDelivery, e *webhooks.Endpoint, event *webhooks.Event,
+	job *models.Job) error {
 	secrets, err := openSecrets(d.Sealer, e, c.Now)
 	if err != nil {
 		return &ownError{fmt.Errorf("open the keys of %s: %w", e.ID, err)}

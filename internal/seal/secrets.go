@@ -66,7 +66,8 @@ func Load(path string) (Secrets, error) {
 	}
 	for _, key := range secrets.OtherLinkKeys {
 		if len(key) != linkKeyBytes {
-			return Secrets{}, fmt.Errorf("the secrets file %s must hold otherLinkKeys of %d bytes in base64, not of %d", path, linkKeyBytes, len(key))
+			return Secrets{}, fmt.Errorf("the secrets file %s must hold otherLinkKeys of %d bytes in base64, not of %d", path, linkKeyBytes,
+				len(key))
 		}
 	}
 	return secrets, nil

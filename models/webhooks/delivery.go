@@ -175,7 +175,8 @@ func ClaimDeliveries(ctx context.Context, db bun.IDB, b Bounds, limit int, ttl t
 
 // ExtendClaim lengthens a claim that has not changed to ttl from now, and returns its end. It returns
 // sql.ErrNoRows if the claim is another's by now.
-func ExtendClaim(ctx context.Context, db bun.IDB, id models.WebhookDeliveryID, claim time.Time, ttl time.Duration) (end time.Time, err error) {
+func ExtendClaim(ctx context.Context, db bun.IDB, id models.WebhookDeliveryID, claim time.Time, ttl time.Duration) (end time.Time,
+	err error) {
 	err = db.NewRaw(`
 		UPDATE webhook_deliveries SET
 			claimed_until = clock_timestamp() + make_interval(secs => ?2), next_attempt_at = clock_timestamp() + make_interval(secs => ?2)

@@ -60,7 +60,8 @@ func (c *controller) bucketRefused(w http.ResponseWriter, r *http.Request, endpo
 	values := r.PostForm
 	values.Del("secretKey")
 	values.Del("serviceAccount")
-	return shell.Render(w, r, http.StatusUnprocessableEntity, bucketPage(&bucketForm{endpoint, values, map[string]string{refused.Field: refused.Message}}))
+	form := &bucketForm{endpoint, values, map[string]string{refused.Field: refused.Message}}
+	return shell.Render(w, r, http.StatusUnprocessableEntity, bucketPage(form))
 }
 
 func (c *controller) bucketKeys(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {

@@ -68,6 +68,8 @@ func RestoreCommand() *cobra.Command {
 	return cmd
 }
 
+var errNotEmpty = errors.New("the database at DATABASE_URL is not empty: make a new one (createdb), so that nothing is overwritten")
+
 // readBackup reads the description of a backup and compares its files with it.
 func readBackup(folder string) (*backup, error) {
 	text, err := os.ReadFile(filepath.Join(folder, backupFile))
@@ -105,7 +107,7 @@ func restore(ctx context.Context, cfg config, folder string, progress io.Writer)
 			return err
 		}
 		if n, err := tables.RowsAffected(); err != nil || n > 0 {
-			return errors.Join(errors.New("the database at DATABASE_URL is not empty: make a new one (createdb), so that nothing is overwritten"), err)
+			return errors.Join(errNotEmpty, err)
 		}
 		return nil
 	})
@@ -120,14 +122,16 @@ func restore(ctx context.Context, cfg config, folder string, progress io.Writer)
 	}
 	return done, openOnce(ctx, cfg.databaseURL, func(db *bun.DB) error {
 		if _, unknown, err := migrations.Compare(ctx, db); err != nil || len(unknown) > 0 {
-			return errors.Join(fmt.Errorf("the backup is of a newer Reelay (%s): its schema has steps that this one does not know: %v", made.Version, unknown), err)
+			return errors.Join(fmt.Errorf("the backup is of a newer Reelay (%s): its schema has steps that this one does not know: %v",
+				made.Version, unknown), err)
 		}
 		if steps, err := migrate(ctx, cfg.databaseURL); err != nil {
 			return err
 		} else {
 			done.Migrated = append(done.Migrated, steps...)
 		}
-		if err := models.InsertHalts(ctx, db, models.HaltTargets, "reelay restore", "The database was restored as of "+made.At.Format(time.RFC3339)+"."); err != nil {
+		reason := "The database was restored as of " + made.At.Format(time.RFC3339) + "."
+		if err := models.InsertHalts(ctx, db, models.HaltTargets, "reelay restore", reason); err != nil {
 			return fmt.Errorf("halt leases and schedules: %w", err)
 		}
 		return done.settle(ctx, cfg, db, progress)

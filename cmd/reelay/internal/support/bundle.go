@@ -69,8 +69,8 @@ func Command(from Sources) *cobra.Command {
 			if asJSON {
 				return document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"file": path, "files": b.names(), "errors": b.errors}, nil)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %d files; %d parts could not be read (errors.txt).\nLook through it before you give it away.\n",
-				path, len(b.files), len(b.errors))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s has %d files; %d parts could not be read (errors.txt).\n"+
+				"Look through it before you give it away.\n", path, len(b.files), len(b.errors))
 			return err
 		},
 	}

@@ -22,7 +22,8 @@ var queries = []struct{ name, document string }{
 	{"system", `{ version system { version redisVersion outboxLagSeconds schedulerLagSeconds stalledJobs agents { version workers }
 		database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds }
 		processes { kind seenAt version host startedAt } } }`},
-	{"queues", `{ queues { tier model depth running promoted oldestWaitSeconds waitSecondsP50 waitSecondsP95 estimatedDrainSeconds blockedReason } }`},
+	{"queues", `{ queues { tier model depth running promoted oldestWaitSeconds waitSecondsP50 waitSecondsP95 estimatedDrainSeconds
+		blockedReason } }`},
 	{"pools", `{ pools { id name provider region gpuType capacityClass models minWorkers maxWorkers warmWorkers paused state warnings desired booting
 		idle busy draining paidWorkers backoffUntil backoffReason } }`},
 	{"workers", `{ workers(first: 200) { edges { node { id provider providerInstanceId region zone gpuType capacityClass status models agentVersion

@@ -22,7 +22,8 @@ type bucketKeys struct {
 func (k *bucketKeys) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&k.access, "access-key", "", "the id of the access key, for S3")
 	cmd.Flags().StringVar(&k.secretFile, "secret-key-file", "", "a file with the secret key, for S3; - reads standard input")
-	cmd.Flags().StringVar(&k.accountFile, "service-account", "", "the key file of a service account, for Google Cloud Storage; - reads standard input")
+	cmd.Flags().StringVar(&k.accountFile, "service-account", "",
+		"the key file of a service account, for Google Cloud Storage; - reads standard input")
 	cmd.MarkFlagsRequiredTogether("access-key", "secret-key-file")
 	cmd.MarkFlagsMutuallyExclusive("access-key", "service-account")
 	cmd.MarkFlagsOneRequired("access-key", "service-account")
