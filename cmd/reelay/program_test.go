@@ -120,6 +120,21 @@ func TestProgram(t *testing.T) {
 		require.NotContains(t, errs.String(), "rl_x")
 	})
 
+	t.Run("NeedsAnAddressForLinksToItsOwnServer", func(t *testing.T) {
+		t.Parallel()
+
+		for _, store := range []string{"s3://clips?region=eu-1&links=api", "gs://clips?links=api"} {
+			cmd := program(t, "control")
+			cmd.Env = append(cmd.Env, "DATABASE_URL=postgres://127.0.0.1:1/x", "REDIS_URL=redis://127.0.0.1:1", "REELAY_STORE="+store,
+				"REELAY_SECRETS_FILE="+filepath.Join(t.TempDir(), "none"))
+
+			log, err := cmd.CombinedOutput()
+
+			require.Error(t, err)
+			require.Contains(t, string(log), "REELAY_PUBLIC_URL is not set: the links in webhooks need it", store)
+		}
+	})
+
 	t.Run("LogsWhereTheAPIListens", func(t *testing.T) {
 		t.Parallel()
 

@@ -41,7 +41,7 @@ func ControlCommand() *cobra.Command {
 			if err := cfg.need(); err != nil {
 				return err
 			}
-			if cfg.objects.emulatorHost != "" && cfg.publicURL == "" {
+			if cfg.objects.ownLinks() && cfg.publicURL == "" {
 				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks need it")
 			}
 			cfg.setUpLog()

@@ -38,6 +38,11 @@ func readObjects() objectsConfig {
 // named reports whether a store is set.
 func (o *objectsConfig) named() bool { return o.store != "" || o.bucket != "" }
 
+// ownLinks reports whether links to videos lead to the API's own server.
+func (o *objectsConfig) ownLinks() bool {
+	return (o.emulatorHost != "" || o.places.Place.Links == blob.LinksAPI) && o.cdn.URL == ""
+}
+
 // check reads the places. An error shows no key.
 func (o *objectsConfig) check(bad func(name, value, may string)) error {
 	var wrong []error
