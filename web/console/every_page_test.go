@@ -181,7 +181,8 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"bulk": "/bulk", "bulk operation": "/bulk/" + string(operation.ID), "new bulk": "/bulk/new?action=SET_TIER&all=1", "views": "/views",
 		"new view": "/views/new?q=fog", "edit view": "/views/" + string(view) + "/edit", "delete view": "/views/" + string(view) + "/delete",
 		"discard takes": "/takes/" + string(drafts[0].Job.TakesID) + "/discard", "continued takes": "/takes/" + string(drafts[0].Job.TakesID),
-		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "new bucket": "/webhooks/bucket", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" +
+		"webhooks": "/webhooks", "new webhook": "/webhooks/new", "new bucket": "/webhooks/bucket",
+		"bucket keys": "/webhooks/" + string(endpoint.ID) + "/keys", "webhook": "/webhooks/" + string(endpoint.ID), "rotate": "/webhooks/" +
 			string(endpoint.ID) + "/rotate", "disable webhook": "/webhooks/" + string(endpoint.ID) + "/disable", "delete webhook": "/webhooks/" +
 			string(endpoint.ID) + "/delete",
 		"worker": on(""), "drain": on("/drain"), "preempt": on("/preempt"), "quarantine": on("/quarantine"), "queue": "/queues/enterprise",
