@@ -20,7 +20,8 @@ func storesOf(t *testing.T, s *stack, database string) []string {
 	var stores struct{ RedisURL, Store, EmulatorHost, AccessKey, SecretKey string }
 	require.NoError(t, json.Unmarshal(text, &stores))
 	return []string{
-		"DATABASE_URL=" + database, "REDIS_URL=" + stores.RedisURL, "REELAY_STORE=" + stores.Store, "STORAGE_EMULATOR_HOST=" + stores.EmulatorHost,
+		"DATABASE_URL=" + database, "REDIS_URL=" + stores.RedisURL, "REELAY_STORE=" + stores.Store,
+		"STORAGE_EMULATOR_HOST=" + stores.EmulatorHost,
 		"REELAY_S3_ACCESS_KEY=" + stores.AccessKey, "REELAY_S3_SECRET_KEY=" + stores.SecretKey,
 		"REELAY_SECRETS_FILE=" + filepath.Join(s.data, "secrets.json"),
 	}

@@ -82,7 +82,8 @@ func TestSupportBundle(t *testing.T) {
 	require.NoError(t, err, string(out))
 	files := unpack(t, path)
 	for _, name := range []string{
-		"version.json", "settings.json", "doctor.json", "system.json", "queues.json", "pools.json", "workers.json", "attention.json", "alerts.json",
+		"version.json", "settings.json", "doctor.json", "system.json", "queues.json", "pools.json", "workers.json", "attention.json",
+		"alerts.json",
 		"dead_letters.json", "changes.json", "metrics.txt",
 	} {
 		require.Contains(t, files, name, files["errors.txt"])

@@ -3,8 +3,10 @@ package jobs
 import (
 	"context"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"strings"
@@ -24,6 +26,15 @@ type Upload struct {
 	ContentType string
 	SizeBytes   int64
 	Checksum    string // CRC32C, base64
+}
+
+// UploadOf describes data that is in memory.
+func UploadOf(key, contentType string, data []byte) Upload {
+	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+	return Upload{
+		Key: key, ContentType: contentType, SizeBytes: int64(len(data)),
+		Checksum: base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum)),
+	}
 }
 
 // Link is a signed link to an object: a URL of the object store, or a path on this API's own

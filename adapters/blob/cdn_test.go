@@ -43,7 +43,9 @@ func TestCDN(t *testing.T) {
 
 	t.Run("OfAmazonGetsLinksThatItsPublicKeyVerifies", func(t *testing.T) {
 		t.Parallel()
-		s := open(t, blob.CDN{URL: "https://d111111abcdef8.cloudfront.net/", KeyName: "K2JCJMDEHXQW5F", KeyFile: write(t, ofCloudFront), Folders: folders})
+		s := open(t, blob.CDN{
+			URL: "https://d111111abcdef8.cloudfront.net/", KeyName: "K2JCJMDEHXQW5F", KeyFile: write(t, ofCloudFront), Folders: folders,
+		})
 
 		link, err := s.LinkDownload(t.Context(), "artifacts/ab/clip one", "föx.mp4", time.Hour)
 
@@ -56,7 +58,8 @@ func TestCDN(t *testing.T) {
 		require.Equal(t, "K2JCJMDEHXQW5F", query.Get("Key-Pair-Id"))
 		require.Equal(t, "attachment; filename*=utf-8''f%C3%B6x.mp4", query.Get("response-content-disposition"))
 		resource, _, _ := strings.Cut(string(link), "&Expires=")
-		policy := fmt.Sprintf(`{"Statement":[{"Resource":"%s","Condition":{"DateLessThan":{"AWS:EpochTime":%s}}}]}`, resource, query.Get("Expires"))
+		policy := fmt.Sprintf(`{"Statement":[{"Resource":"%s","Condition":{"DateLessThan":{"AWS:EpochTime":%s}}}]}`, resource,
+			query.Get("Expires"))
 		signature, err := base64.StdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "=", "~", "/").Replace(query.Get("Signature")))
 		require.NoError(t, err)
 		digest := sha1.Sum([]byte(policy))

@@ -54,13 +54,6 @@ func checkKey(key string) error {
 // newChecksum returns a hash of the kind that this package compares.
 func newChecksum() hash.Hash32 { return crc32.New(castagnoli) }
 
-// uploadOf describes a small text.
-func uploadOf(key string, data []byte) jobs.Upload {
-	return jobs.Upload{
-		Key: key, ContentType: "text/plain", SizeBytes: int64(len(data)), Checksum: encodeChecksum(crc32.Checksum(data, castagnoli)),
-	}
-}
-
 func encodeChecksum(sum uint32) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 }

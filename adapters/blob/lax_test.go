@@ -23,7 +23,7 @@ type laxStore struct {
 	checked sync.Map          // metadata by key
 
 	refuses   string       // the code of the error of every call
-	slow      atomic.Int32 // how many calls are told to slow down
+	slow      atomic.Int32 // how many calls are answered SlowDown
 	versions  bool
 	lifecycle string // rules
 }
@@ -48,7 +48,8 @@ func (l *laxStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case l.refuses != "":
 		l.fail(w, http.StatusForbidden, l.refuses)
 	case query.Has("versioning"):
-		_, _ = fmt.Fprintf(w, "<VersioningConfiguration>%s</VersioningConfiguration>", map[bool]string{true: "<Status>Enabled</Status>"}[l.versions])
+		status := map[bool]string{true: "<Status>Enabled</Status>"}[l.versions]
+		_, _ = fmt.Fprintf(w, "<VersioningConfiguration>%s</VersioningConfiguration>", status)
 	case query.Has("lifecycle"):
 		if l.lifecycle == "" {
 			l.fail(w, http.StatusNotFound, "NoSuchLifecycleConfiguration")

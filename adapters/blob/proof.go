@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Store) Prove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// proofAge is how long a proof is believed. Buckets are set up anew rarely.
+// proofAge is how long a proof is believed. Buckets rarely change.
 const proofAge = time.Hour
 
 // ProvePass is Prove, unless the newest proof is young.
@@ -109,7 +110,7 @@ func (t *trial) run(ctx context.Context) (*Proof, error) {
 	if proof.Ranges, err = t.ranges(ctx, first); err != nil {
 		return nil, err
 	}
-	other, longer := uploadOf("", []byte(strings.ToUpper(proofText))), uploadOf("", []byte(proofText+proofText))
+	other, longer := textOf("", strings.ToUpper(proofText)), textOf("", proofText+proofText)
 	for _, c := range []struct {
 		term, key     string
 		granted, sent jobs.Upload
@@ -126,7 +127,7 @@ func (t *trial) run(ctx context.Context) (*Proof, error) {
 		if err != nil {
 			return nil, fmt.Errorf("write: %w", err)
 		}
-		if refused == nil && (len(proof.Lacks) == 0 || proof.Lacks[len(proof.Lacks)-1] != c.term) {
+		if refused == nil && !slices.Contains(proof.Lacks, c.term) {
 			proof.Lacks = append(proof.Lacks, c.term)
 		}
 	}
@@ -138,7 +139,9 @@ func typed(u jobs.Upload, contentType string) jobs.Upload {
 	return u
 }
 
-func (t *trial) upload(name string) jobs.Upload { return uploadOf(t.folder+name, []byte(proofText)) }
+func (t *trial) upload(name string) jobs.Upload { return textOf(t.folder+name, proofText) }
+
+func textOf(key, text string) jobs.Upload { return jobs.UploadOf(key, "text/plain", []byte(text)) }
 
 // put sends text by the link for granted, but announces sent. It returns with what the bucket refused
 // the write, or nil. The error says that the bucket decided nothing.

@@ -231,7 +231,7 @@ func (b *s3Bucket) signDownload(ctx context.Context, key, filename string, expir
 }
 
 func (b *s3Bucket) origin() string {
-	// This asks nobody: the region is known.
+	// This makes no call: the region is known.
 	link, err := b.sign(context.Background(), http.MethodGet, "origin", nil, nil, time.Now().Add(time.Hour))
 	if err != nil {
 		return ""

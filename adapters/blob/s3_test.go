@@ -270,7 +270,9 @@ func TestS3_RefusesAConfigurationWithoutKeys(t *testing.T) {
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/none")
 
-	_, err := blob.Open(t.Context(), blob.Config{LinkKeys: blob.OneKey(linkKey), Place: blob.Place{Kind: blob.KindS3, Bucket: "clips", Region: "eu-1"}})
+	_, err := blob.Open(t.Context(), blob.Config{
+		LinkKeys: blob.OneKey(linkKey), Place: blob.Place{Kind: blob.KindS3, Bucket: "clips", Region: "eu-1"},
+	})
 
 	require.ErrorContains(t, err, "there are no keys for S3: set AWS_ACCESS_KEY_ID")
 }

@@ -345,7 +345,7 @@ func (s *Store) Write(ctx context.Context, u jobs.Upload, data []byte) error {
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return s.Write(ctx, uploadOf(key, data), data)
+	return s.Write(ctx, jobs.UploadOf(key, "text/plain", data), data)
 }
 
 // try makes a repeatable call until the store answers it. If the store is overloaded,

@@ -14,7 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/redisurl"
 )
 
-// Examiner checks that Redis is set up as required: it may lose everything, but nobody else should
+// Examiner checks that Redis is set up as required: it may lose everything, but no others should
 // read it, it should not evict keys, and another server should take the place of one that fails.
 type Examiner struct {
 	Address *redisurl.Address

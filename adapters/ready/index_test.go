@@ -312,7 +312,7 @@ func TestWakes(t *testing.T) {
 			require.NoError(t, client.Process(t.Context(), command))
 			return command.Val()
 		}
-		testrun.Eventually(t, "somebody listens", func() bool { return publish("other:acc_a:0::begun") > 0 })
+		testrun.Eventually(t, "a subscriber listens", func() bool { return publish("other:acc_a:0::begun") > 0 })
 		require.Equal(t, "begun0acc_a", receive(t, found))
 
 		video := job("3", models.TierPro, "a", 3, 1)

@@ -38,7 +38,8 @@ func TestWebhooksCommand(t *testing.T) {
 	const delivery = `{"id": "whd_1", "jobId": "job_1", "run": 1, "eventId": "evt_1", "event": "job.failed", "url": "https://example.com/", "attempts": 2,
 		"delivered": false, "lastStatusCode": 500, "lastError": "The endpoint responded with status 500.", "nextAttemptAt": "2026-01-31T12:00:00Z",
 		"createdAt": "2026-01-31T12:00:00Z", "deliveredAt": null, "tries": []}`
-	bucket := strings.NewReplacer("whk_1", "whk_2", "OPENAI", "BUCKET", "https://example.com/", "s3://films/raw/?region=eu-1").Replace(endpoint)
+	bucket := strings.NewReplacer("whk_1", "whk_2", "OPENAI", "BUCKET", "https://example.com/", "s3://films/raw/?region=eu-1").
+		Replace(endpoint)
 	secretFile := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secretFile, []byte("hunter2\n"), 0o600))
 	taken := strings.NewReplacer(`"delivered": false`, `"delivered": true`, `"nextAttemptAt": "2026-01-31T12:00:00Z"`,

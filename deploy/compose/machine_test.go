@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -57,21 +56,11 @@ func newMachine(t *testing.T, file string) *machine {
 	require.NoError(t, err)
 	m := &machine{t: t, project: load(t, file), folder: t.TempDir(), bin: bin, data: t.TempDir(), running: map[string][]*exec.Cmd{}}
 	require.NoError(t, os.CopyFS(m.folder, os.DirFS(".")))
-	m.hosts = map[string]string{"https://localhost": "https://localhost:" + freePort(t)}
+	m.hosts = map[string]string{"https://localhost": "https://localhost:" + testrun.FreePort(t)}
 	for address := range strings.FieldsSeq("redis:6379 objects:7070 api-1:8080 api-2:8080 control-1:9090 control-2:9090 proxy:8080") {
-		m.hosts[address] = "127.0.0.1:" + freePort(t)
+		m.hosts[address] = "127.0.0.1:" + testrun.FreePort(t)
 	}
 	return m
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
 }
 
 // here replaces what only containers have in a text of a service.
@@ -199,7 +188,7 @@ func (m *machine) proxy() {
 	text, err := os.ReadFile(filepath.Join(m.folder, "config/Caddyfile"))
 	require.NoError(m.t, err)
 	ours := strings.Replace(m.here("proxy", string(text)), "skip_install_trust",
-		"skip_install_trust\n\thttp_port "+freePort(m.t)+"\n\tadmin 127.0.0.1:"+freePort(m.t), 1)
+		"skip_install_trust\n\thttp_port "+testrun.FreePort(m.t)+"\n\tadmin 127.0.0.1:"+testrun.FreePort(m.t), 1)
 	file := filepath.Join(m.data, "Caddyfile")
 	require.NoError(m.t, os.WriteFile(file, []byte(ours), 0o600))
 	cmd := testrun.Command(m.t, "caddy", "run", "--config", file)

@@ -101,7 +101,7 @@ func (m *machine) up(services string) {
 func (m *machine) agents() {
 	m.end("agent")
 	for range *m.project.Services["agent"].Deploy.Replicas {
-		probes := "127.0.0.1:" + freePort(m.t)
+		probes := "127.0.0.1:" + testrun.FreePort(m.t)
 		m.start("agent", nil, []string{"REELAY_AGENT_WORK_DIR=" + m.t.TempDir(), "REELAY_AGENT_HEALTH=" + probes})
 		m.healthy("agent", "http://"+probes+"/readyz")
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -86,10 +85,10 @@ func TestImage(t *testing.T) {
 		}
 		require.Contains(t, say("version"), runtime.GOARCH)
 		say("migrate")
-		port := freePort(t)
+		port := testrun.FreePort(t)
 		env = append(env, "REELAY_LISTEN=0.0.0.0:"+port)
 		probe := "http://127.0.0.1:" + port + "/readyz"
-		require.Error(t, i.command(t, env, "healthcheck", probe).Run(), "nobody listens yet")
+		require.Error(t, i.command(t, env, "healthcheck", probe).Run(), "no process listens yet")
 		log := &bytes.Buffer{}
 		api := i.command(t, env, i.config.Cmd...)
 		api.Stdout, api.Stderr = log, log
@@ -144,14 +143,4 @@ func (i *image) stores(t *testing.T) []string {
 		env = append(env, name+"_FILE=/run/secrets/"+name)
 	}
 	return env
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
 }

@@ -114,7 +114,7 @@ func tagged(t *testing.T) (folder, version string) {
 }
 
 // TestRelease builds a signed release of the commit for this machine twice. It takes a quarter of
-// an hour: the second time, all is compiled anew.
+// an hour: the second build has no cache.
 func TestRelease(t *testing.T) {
 	if os.Getenv("REELAY_TEST_RELEASE") == "" {
 		t.Skip("REELAY_TEST_RELEASE is not set")

@@ -129,7 +129,7 @@ func (w *Endpoints) provenKeys(ctx context.Context, id models.WebhookEndpointID,
 // testBucket writes a small object and deletes it. Keys that may not delete are enough.
 func testBucket(ctx context.Context, bucket Bucket, name string) error {
 	key := "reelay-test-" + name + ".txt"
-	if err := bucket.Write(ctx, textUpload(key, testText), strings.NewReader(testText)); err != nil {
+	if err := bucket.Write(ctx, jobs.UploadOf(key, "text/plain", []byte(testText)), strings.NewReader(testText)); err != nil {
 		return err
 	}
 	_ = bucket.Delete(ctx, key)

@@ -292,8 +292,12 @@ func TestBucket(t *testing.T) {
 		}
 		require.ErrorContains(t, refused(c.url, webhook.BucketKeys{}), "an access key and a secret key")
 		require.ErrorContains(t, refused(c.url, webhook.BucketKeys{AccessKey: strings.Repeat("a", 17<<10)}), "at most 16384 bytes")
-		require.ErrorContains(t, refused("gs://films/", webhook.BucketKeys{ServiceAccount: `{"private_key": "hunter2"}`}), "no key file of Google's")
-		for _, elsewhere := range []string{`"token_uri": "http://169.254.169.254/"`, `"token_uri": "https://oauth2.googleapis.com/token", "universe_domain": "evil.example"`} {
+		noFile := webhook.BucketKeys{ServiceAccount: `{"private_key": "hunter2"}`}
+		require.ErrorContains(t, refused("gs://films/", noFile), "no key file of Google's")
+		for _, elsewhere := range []string{
+			`"token_uri": "http://169.254.169.254/"`,
+			`"token_uri": "https://oauth2.googleapis.com/token", "universe_domain": "evil.example"`,
+		} {
 			account := `{"type": "service_account", "private_key": "hunter2", ` + elsewhere + `}`
 			require.ErrorContains(t, refused("gs://films/", webhook.BucketKeys{ServiceAccount: account}), "a server for tokens that is not Google's")
 		}

@@ -3,12 +3,9 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"strconv"
 	"time"
@@ -118,7 +115,7 @@ func (d *Deliverer) copyJob(ctx context.Context, c *webhooks.ClaimedDelivery, e 
 	if err != nil {
 		return &ownError{err}
 	}
-	return bucket.Write(ctx, uploadOf(folder+"job.json", "application/json", body), bytes.NewReader(body))
+	return bucket.Write(ctx, jobs.UploadOf(folder+"job.json", "application/json", body), bytes.NewReader(body))
 }
 
 // bucketEvent is the description of a job in a bucket.
@@ -158,14 +155,4 @@ func (s *source) Read(p []byte) (int, error) {
 		s.err = err
 	}
 	return n, err
-}
-
-func textUpload(key, text string) jobs.Upload { return uploadOf(key, "text/plain", []byte(text)) }
-
-func uploadOf(key, contentType string, data []byte) jobs.Upload {
-	sum := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
-	return jobs.Upload{
-		Key: key, ContentType: contentType, SizeBytes: int64(len(data)),
-		Checksum: base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum)),
-	}
 }

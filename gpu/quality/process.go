@@ -45,7 +45,8 @@ type complaints struct {
 
 // ofHost matches what libraries of ffmpeg print about the host, whatever the file is: libgcrypt where memory
 // may not be locked, as in many containers, and drivers that are not there.
-var ofHost = regexp.MustCompile(`^(Warning: using insecure memory!|libva (info|error): |ALSA lib |MESA|Xlib: |amdgpu: |Failed to open VDPAU backend )`)
+var ofHost = regexp.MustCompile(
+	`^(Warning: using insecure memory!|libva (info|error): |ALSA lib |MESA|Xlib: |amdgpu: |Failed to open VDPAU backend )`)
 
 const maxComplaints = 4 << 10
 

@@ -6,6 +6,7 @@ package testrun
 import (
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,4 +199,19 @@ func WriteProgram(t testing.TB, path, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// FreePort returns a TCP port of 127.0.0.1 that no process listens at. Another process may take it.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -46,7 +46,8 @@ func TestWebhookPages(t *testing.T) {
 		require.Contains(t, page, path+"/keys")
 		require.NotContains(t, page, path+"/rotate")
 		require.Contains(t, b.get(t, path+"/keys").Body, "Replace keys")
-		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path+"/keys", url.Values{"accessKey": {access}, "secretKey": {"hunter2"}}).Status)
+		wrong := url.Values{"accessKey": {access}, "secretKey": {"hunter2"}}
+		require.Equal(t, http.StatusUnprocessableEntity, b.post(t, path+"/keys", wrong).Status)
 		require.Equal(t, path, b.post(t, path+"/keys", url.Values{"accessKey": {access}, "secretKey": {secret}}).Header.Get("Location"))
 	})
 

@@ -39,7 +39,7 @@ func RestoreCommand() *cobra.Command {
 		Short: "Restore the database from a backup, beside the objects as they are",
 		Long: "Restores a backup of `reelay backup` into the empty database at DATABASE_URL, brings its schema up to date, and removes\n" +
 			"pointers to objects that were deleted since. It then halts all leases and schedules: look at what the backup lacks,\n" +
-			"and go on with `reelay resume all`. No api and control may run meanwhile.\n\n" +
+			"and go on with `reelay resume all`. Stop api and control before.\n\n" +
 			"Needs DATABASE_URL, REELAY_STORE and REELAY_SECRETS_FILE of the installation. See docs/operators/backup.md.",
 		Example: "  DATABASE_URL=postgres://…/reelay reelay restore /var/backups/reelay/2026-12-01",
 		Args:    cobra.ExactArgs(1),

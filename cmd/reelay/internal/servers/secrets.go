@@ -24,7 +24,8 @@ func SecretsCommand() *cobra.Command {
 		Args: terminal.NoSuchCommand,
 	}
 	cmd.AddCommand(
-		secretsCommand("create FILE", "Make a new secrets file of mode 0600", "Back it up, apart from the database: without it, no prompt can be read.",
+		secretsCommand("create FILE", "Make a new secrets file of mode 0600",
+			"Back it up, apart from the database: without it, no prompt can be read.",
 			func(path string) (*seal.Secrets, error) {
 				if err := seal.Create(path); errors.Is(err, fs.ErrExist) {
 					return nil, fmt.Errorf("%s exists: it is not overwritten, because what its keys sealed would be lost", path)

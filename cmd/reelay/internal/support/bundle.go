@@ -41,7 +41,7 @@ func Command(from Sources) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support-bundle [FILE]",
 		Short: "Collect versions, settings, findings, metrics and errors in one file, without secrets",
-		Long: "Writes an archive (.tar.gz) for whoever looks for the cause of a fault: versions, settings, the findings of\n" +
+		Long: "Writes an archive (.tar.gz) with what is needed to find a fault: versions, settings, the findings of\n" +
 			"`reelay doctor`, metrics, queues, pools, workers, alerts, groups of dead letters, changes, and the ends of logs.\n" +
 			"Keys, passwords, signatures and prompts are left out or removed. Look through it before you give it away.\n\n" +
 			"It collects what it can reach: the API with an operator's key, and, on a server, the stores that its settings\n" +

@@ -23,7 +23,8 @@ func WebhooksCommand() *cobra.Command {
 			"deliveries to them. docs/users/webhooks.md describes the events and how to verify them.",
 		Args: terminal.NoSuchCommand,
 	})
-	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}), webhooksCreateCommand(), webhooksBucketCommand(), webhooksKeysCommand(),
+	cmd.AddCommand(listWebhooks(&cobra.Command{Use: "list", Short: "List the endpoints", Args: cobra.NoArgs}),
+		webhooksCreateCommand(), webhooksBucketCommand(), webhooksKeysCommand(),
 		webhooksRotateCommand(), webhooksDeleteCommand(),
 		webhooksDisableCommand(), webhooksEnableCommand(), webhooksTestCommand(), webhooksDeliveriesCommand(), webhooksRedeliverCommand())
 	return cmd
