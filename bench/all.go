@@ -10,7 +10,7 @@ func All() []Measurement {
 		heartbeats(), progress(), checkpoints(),
 		pickups(), busyPickups(), delayed(), schedules(),
 		subscriptions(), followers(),
-		daily(), fleet(), neighbours(), bloat(),
+		daily(), stores(), fleet(), neighbours(), bloat(),
 		growth(),
 	}
 }

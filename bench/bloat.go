@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -40,18 +41,15 @@ func bloat() Measurement {
 
 // bloat runs the load and measures tables after its first tenth and at its end.
 func (d *day) bloat(ctx context.Context) (Figures, error) {
-	all := d.site.Effort.Minutes
-	defer func() { d.site.Effort.Minutes = all }()
-	d.site.Effort.Minutes = all / 10
-	if _, err := d.round(ctx); err != nil {
+	all := time.Duration(d.site.Effort.Minutes * float64(time.Minute))
+	if _, err := d.round(ctx, all/10); err != nil {
 		return nil, err
 	}
 	before, err := d.site.tables(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.site.Effort.Minutes = all - all/10
-	load, err := d.round(ctx)
+	load, err := d.round(ctx, all-all/10)
 	if err != nil {
 		return nil, err
 	}

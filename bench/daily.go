@@ -45,7 +45,9 @@ func daily() Measurement {
 			if err != nil {
 				return nil, err
 			}
-			return []Contestant{{Name: reelay, Role: Ours, Round: d.round}}, nil
+			return []Contestant{{Name: reelay, Role: Ours, Round: func(ctx context.Context) (Figures, error) {
+				return d.round(ctx, time.Duration(s.Effort.Minutes*float64(time.Minute)))
+			}}}, nil
 		},
 	}
 }
@@ -118,9 +120,8 @@ type stream struct {
 	do      func(caller int) error
 }
 
-// round runs the load for the requested time.
-func (d *day) round(ctx context.Context) (Figures, error) {
-	span := time.Duration(d.site.Effort.Minutes * float64(time.Minute))
+// round runs the load for a time.
+func (d *day) round(ctx context.Context, span time.Duration) (Figures, error) {
 	d.lost.Store(0)
 	d.later.Store(0)
 	streams, err := d.streams(ctx)

@@ -25,6 +25,8 @@ type Site struct {
 	Staff map[string]procfs.Process
 	// Peers is nil if the program of bench/peers is not available.
 	Peers *Peers
+	// S3 is another Reelay, whose object store is S3, for the measurement of stores.
+	S3 *Site
 	// Data is the data folder of its `up`, or empty. One that the bench has started keeps its log
 	// there.
 	Data string

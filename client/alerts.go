@@ -50,7 +50,7 @@ func (c *Client) AcknowledgeAlert(ctx context.Context, id string) (*Alert, error
 
 // SilenceAlerts sends no alert of a rule, or of all rules without one, for 1 to 43,200 minutes.
 func (c *Client) SilenceAlerts(ctx context.Context, rule string, minutes int, reason string) (*AlertSilence, error) {
-	data, err := silenceAlerts(ctx, caller{c}, optional(rule), minutes, reason)
+	data, err := silenceAlerts(ctx, caller{c}, Optional(rule), minutes, reason)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (c *Client) Previews(ctx context.Context, id string) ([]Artifact, error) {
 // Jobs returns one page of the caller's jobs with their prompts, newest first: at most first of them (0
 // means 50), after the cursor after.
 func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after string) (*JobPage, error) {
-	data, err := jobs(ctx, repeater{c}, &filter, optional(first), optional(after))
+	data, err := jobs(ctx, repeater{c}, &filter, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c *Client) Jobs(ctx context.Context, filter JobFilter, first int, after st
 
 // JobsExplained is Jobs, with why each job waits.
 func (c *Client) JobsExplained(ctx context.Context, filter JobFilter, first int, after string) (*ExplainedJobPage, error) {
-	data, err := jobsExplained(ctx, repeater{c}, &filter, optional(first), optional(after))
+	data, err := jobsExplained(ctx, repeater{c}, &filter, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *Client) Models(ctx context.Context) ([]Model, error) {
 
 // Model returns a version of a model, or a NOT_FOUND error. Version 0 means the current one.
 func (c *Client) Model(ctx context.Context, name string, version int) (*Model, error) {
-	data, err := model(ctx, repeater{c}, name, optional(version))
+	data, err := model(ctx, repeater{c}, name, Optional(version))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (c *Client) ApplyModels(ctx context.Context, file, source string, dryRun bo
 // ModelSource returns a version of a model as a file that ApplyModels takes, in YAML, or a NOT_FOUND error.
 // Version 0 means the current one.
 func (c *Client) ModelSource(ctx context.Context, name string, version int) (string, error) {
-	data, err := modelSource(ctx, repeater{c}, name, optional(version))
+	data, err := modelSource(ctx, repeater{c}, name, Optional(version))
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +199,7 @@ func (c *Client) SubmitJobs(ctx context.Context, all []SubmitJobInput) (*Submiss
 // seeds if there are any, else count (1 to 64; 0 means 8). in.Draft must be set. The results are
 // as for SubmitJobs; the drafts share Draft.Takes.
 func (c *Client) SubmitTakes(ctx context.Context, in SubmitJobInput, count int, seeds []int64) (*Submissions, error) {
-	data, err := submitTakes(ctx, repeater{c}, keyed(in), optional(count), seeds)
+	data, err := submitTakes(ctx, repeater{c}, keyed(in), Optional(count), seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (c *Client) CancelJob(ctx context.Context, id string) (*Job, error) {
 
 // CancelJobBecause is CancelJob with a reason of up to 200 characters, which the job shows.
 func (c *Client) CancelJobBecause(ctx context.Context, id, reason string) (*Job, error) {
-	data, err := cancelJob(ctx, repeater{c}, id, optional(reason))
+	data, err := cancelJob(ctx, repeater{c}, id, Optional(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -301,8 +301,8 @@ type WorkerFilter struct {
 
 // Workers returns one page of the workers; first and after are those of Jobs.
 func (c *Client) Workers(ctx context.Context, filter WorkerFilter, first int, after string) (*WorkerPage, error) {
-	data, err := workers(ctx, repeater{c}, optional(filter.PoolID), filter.Status, optional(filter.GPUType), optional(filter.Zone),
-		optional(filter.AgentVersion), optional(filter.Quarantined), optional(first), optional(after))
+	data, err := workers(ctx, repeater{c}, Optional(filter.PoolID), filter.Status, Optional(filter.GPUType), Optional(filter.Zone),
+		Optional(filter.AgentVersion), Optional(filter.Quarantined), Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ func (c *Client) Worker(ctx context.Context, id string) (*Worker, error) {
 
 // Machines returns one page of the ledger of machines; first and after are those of Jobs.
 func (c *Client) Machines(ctx context.Context, filter MachineFilter, first int, after string) (*MachinePage, error) {
-	data, err := machines(ctx, repeater{c}, &filter, optional(first), optional(after))
+	data, err := machines(ctx, repeater{c}, &filter, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -334,6 +334,23 @@ func (c *Client) Pools(ctx context.Context) ([]Pool, error) {
 		return nil, err
 	}
 	return data.Pools, nil
+}
+
+// CostRequest asks for a report of costs. Nil days mean the last 30; an empty account means all that the key may see.
+type CostRequest struct {
+	From, To *time.Time
+	By       CostGroup
+	Account  string
+	First    int
+}
+
+// Costs returns what the attempts of some days cost, with up to First rows (1 to 5,000).
+func (c *Client) Costs(ctx context.Context, in CostRequest) (*CostReport, error) {
+	data, err := costs(ctx, repeater{c}, in.From, in.To, in.By, Optional(in.Account), in.First)
+	if err != nil {
+		return nil, err
+	}
+	return &data.Costs, nil
 }
 
 // DraftUsage returns what the drafts of the last days (1 to 90) cost, by what became of them: the
@@ -392,6 +409,34 @@ func (c *Client) ResumePool(ctx context.Context, id string) (*Pool, error) {
 	return &data.ResumePool, nil
 }
 
+// CreatePool creates a pool. It returns a CONFLICT error if one has its name, or one of its engines.
+func (c *Client) CreatePool(ctx context.Context, in PoolInput) (*Pool, error) {
+	in.Models = append([]string{}, in.Models...) // the API refuses null
+	data, err := createPool(ctx, caller{c}, in)
+	if err != nil {
+		return nil, err
+	}
+	return &data.CreatePool, nil
+}
+
+// HoldEngine takes an engine of a pool out of service: its worker finishes its job and leaves.
+func (c *Client) HoldEngine(ctx context.Context, pool, url string) (*Engine, error) {
+	data, err := holdEngine(ctx, repeater{c}, pool, url)
+	if err != nil {
+		return nil, err
+	}
+	return &data.HoldEngine, nil
+}
+
+// ResumeEngine puts an engine of a pool back into service.
+func (c *Client) ResumeEngine(ctx context.Context, pool, url string) (*Engine, error) {
+	data, err := resumeEngine(ctx, repeater{c}, pool, url)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ResumeEngine, nil
+}
+
 // DeletePool deletes a pool that has no workers. Otherwise it returns a CONFLICT error.
 func (c *Client) DeletePool(ctx context.Context, id string) error {
 	_, err := deletePool(ctx, caller{c}, id)
@@ -420,7 +465,7 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 // PauseQueue stops leasing the jobs of a lane, or of one model in it if model is not
 // "". The reason is shown to operators and can be empty.
 func (c *Client) PauseQueue(ctx context.Context, tier Tier, model, reason string) (*Queue, error) {
-	data, err := pauseQueue(ctx, repeater{c}, tier, optional(model), optional(reason))
+	data, err := pauseQueue(ctx, repeater{c}, tier, Optional(model), Optional(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -429,7 +474,7 @@ func (c *Client) PauseQueue(ctx context.Context, tier Tier, model, reason string
 
 // ResumeQueue ends the pause of a lane, or of one model in it.
 func (c *Client) ResumeQueue(ctx context.Context, tier Tier, model string) (*Queue, error) {
-	data, err := resumeQueue(ctx, repeater{c}, tier, optional(model))
+	data, err := resumeQueue(ctx, repeater{c}, tier, Optional(model))
 	if err != nil {
 		return nil, err
 	}
@@ -495,8 +540,8 @@ func found[T any](v *T, kind, id string) (*T, error) {
 	return v, nil
 }
 
-// optional returns nil for a zero value, which a request leaves out.
-func optional[T comparable](v T) *T {
+// Optional returns nil for a zero value, which a request leaves out.
+func Optional[T comparable](v T) *T {
 	var zero T
 	if v == zero {
 		return nil

@@ -22,6 +22,82 @@ type Account struct {
 	SubmitsPerMinute int    `json:"submitsPerMinute"`
 	// How many hours the account's drafts are kept, counted from their completion.
 	DraftsKeptHours int `json:"draftsKeptHours"`
+	// The IANA name of the time zone in which its days and months begin, such as Europe/Berlin.
+	TimeZone string `json:"timeZone"`
+	// Since when the account is being deleted: see accountDeletion. It accepts nothing new.
+	ClosedAt *time.Time `json:"closedAt"`
+}
+
+// What belongs to an account. USER_IDS are entries of the ledger without their userId, POOLS those that are dedicated to the account.
+type AccountData string
+
+const (
+	AccountDataCancelledJobs     AccountData = "CANCELLED_JOBS"
+	AccountDataJobs              AccountData = "JOBS"
+	AccountDataObjects           AccountData = "OBJECTS"
+	AccountDataInputs            AccountData = "INPUTS"
+	AccountDataWorkflows         AccountData = "WORKFLOWS"
+	AccountDataSchedules         AccountData = "SCHEDULES"
+	AccountDataWebhookEndpoints  AccountData = "WEBHOOK_ENDPOINTS"
+	AccountDataWebhookDeliveries AccountData = "WEBHOOK_DELIVERIES"
+	AccountDataBulkOperations    AccountData = "BULK_OPERATIONS"
+	AccountDataBudgets           AccountData = "BUDGETS"
+	AccountDataSavedViews        AccountData = "SAVED_VIEWS"
+	AccountDataMembers           AccountData = "MEMBERS"
+	AccountDataKeys              AccountData = "KEYS"
+	AccountDataUserIds           AccountData = "USER_IDS"
+	AccountDataLedger            AccountData = "LEDGER"
+	AccountDataAuditLog          AccountData = "AUDIT_LOG"
+	AccountDataPools             AccountData = "POOLS"
+)
+
+var AllAccountData = []AccountData{
+	AccountDataCancelledJobs,
+	AccountDataJobs,
+	AccountDataObjects,
+	AccountDataInputs,
+	AccountDataWorkflows,
+	AccountDataSchedules,
+	AccountDataWebhookEndpoints,
+	AccountDataWebhookDeliveries,
+	AccountDataBulkOperations,
+	AccountDataBudgets,
+	AccountDataSavedViews,
+	AccountDataMembers,
+	AccountDataKeys,
+	AccountDataUserIds,
+	AccountDataLedger,
+	AccountDataAuditLog,
+	AccountDataPools,
+}
+
+// AccountDataCount includes the requested fields of the GraphQL type AccountDataCount.
+type AccountDataCount struct {
+	Kind  AccountData `json:"kind"`
+	Count int         `json:"count"`
+}
+
+// AccountDeletion includes the GraphQL fields of AccountDeletion requested by the fragment AccountDeletion.
+// The GraphQL type's documentation follows.
+//
+// The deletion of an account with all its data: its progress, and then its report.
+type AccountDeletion struct {
+	AccountId string `json:"accountId"`
+	// The name of the account. Each deleted account has the name (deleted account).
+	Name      string    `json:"name"`
+	StartedAt time.Time `json:"startedAt"`
+	// What was deleted last. Null before the first, and at the end.
+	Doing *AccountData `json:"doing"`
+	// The jobs that are not deleted yet, and those of them that have not ended. Counting stops at 100,000.
+	JobsLeft       int `json:"jobsLeft"`
+	UnfinishedJobs int `json:"unfinishedJobs"`
+	// What was deleted so far. CANCELLED_JOBS are among JOBS.
+	Deleted []AccountDataCount `json:"deleted"`
+	// What stays: what the account cost, and what operators did. LEDGER has no userId.
+	Kept       []AccountDataCount `json:"kept"`
+	FinishedAt *time.Time         `json:"finishedAt"`
+	// By when the object store has nothing of the account, if it keeps no versions of deleted objects. Null until the end.
+	ObjectsGoneAt *time.Time `json:"objectsGoneAt"`
 }
 
 // AccountEdge includes the requested fields of the GraphQL type AccountEdge.
@@ -44,6 +120,10 @@ type AccountInput struct {
 	Weight *float64 `json:"weight,omitempty"`
 	// 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards.
 	DraftsKeptHours *int `json:"draftsKeptHours,omitempty"`
+	// The IANA name of a time zone, such as Europe/Berlin. The default is UTC.
+	TimeZone *string `json:"timeZone,omitempty"`
+	// Its hard budget for a month, in US dollars, as of setBudget. removeBudget removes it.
+	MonthlyBudgetUsd *float64 `json:"monthlyBudgetUsd,omitempty"`
 }
 
 // AccountPage includes the requested fields of the GraphQL type AccountConnection.
@@ -190,6 +270,31 @@ type ApplyPoolsInput struct {
 	DryRun *bool `json:"dryRun,omitempty"`
 }
 
+// ApprovalCandidate includes the requested fields of the GraphQL type ApprovalCandidate.
+type ApprovalCandidate struct {
+	// The candidate's key in the workflow, or null.
+	Key *string               `json:"key"`
+	Job *ApprovalCandidateJob `json:"job"`
+}
+
+// ApprovalCandidateJob includes the requested fields of the GraphQL type Job.
+type ApprovalCandidateJob struct {
+	Id     string    `json:"id"`
+	Status JobStatus `json:"status"`
+}
+
+type ApprovalDecision string
+
+const (
+	ApprovalDecisionApproved ApprovalDecision = "APPROVED"
+	ApprovalDecisionRejected ApprovalDecision = "REJECTED"
+)
+
+var AllApprovalDecision = []ApprovalDecision{
+	ApprovalDecisionApproved,
+	ApprovalDecisionRejected,
+}
+
 // Artifact includes the GraphQL fields of Artifact requested by the fragment Artifact.
 type Artifact struct {
 	Id        string       `json:"id"`
@@ -325,11 +430,15 @@ type Attempt struct {
 	FailureClass    *FailureClass  `json:"failureClass"`
 	FailureReason   *string        `json:"failureReason"`
 	// The last 64 kB of the runtime's output, if the worker sent it. It comes when the attempt ends.
-	Log              *Artifact  `json:"log"`
-	GpuSeconds       float64    `json:"gpuSeconds"`
-	WastedGpuSeconds float64    `json:"wastedGpuSeconds"`
-	StartedAt        *time.Time `json:"startedAt"`
-	EndedAt          *time.Time `json:"endedAt"`
+	Log              *Artifact `json:"log"`
+	GpuSeconds       float64   `json:"gpuSeconds"`
+	WastedGpuSeconds float64   `json:"wastedGpuSeconds"`
+	// What the useful time cost, in US dollars. Null for accounts, until the attempt has ended, and if its pool had no price.
+	CostUsd *float64 `json:"costUsd"`
+	// What the wasted time cost, and that after the worker's last sign of life. Null as costUsd is.
+	WastedCostUsd *float64   `json:"wastedCostUsd"`
+	StartedAt     *time.Time `json:"startedAt"`
+	EndedAt       *time.Time `json:"endedAt"`
 }
 
 type AttemptStatus string
@@ -484,6 +593,122 @@ type BucketKeysInput struct {
 	SecretKey *string `json:"secretKey,omitempty"`
 	// The JSON of the service account's key file.
 	ServiceAccount *string `json:"serviceAccount,omitempty"`
+}
+
+// Budget includes the GraphQL fields of Budget requested by the fragment Budget.
+// The GraphQL type's documentation follows.
+//
+// What an account or its users may spend in a period, in US dollars.
+type Budget struct {
+	Id      string        `json:"id"`
+	Account BudgetAccount `json:"account"`
+	Scope   BudgetScope   `json:"scope"`
+	// The user, if the scope is USER.
+	UserId   *string      `json:"userId"`
+	Period   BudgetPeriod `json:"period"`
+	LimitUsd float64      `json:"limitUsd"`
+	// A hard budget refuses submits that would exceed it with BUDGET_EXCEEDED, and starts no job once it is spent. Others only notify. At
+	// 50, 80 and 100 percent, the webhook budget.reached is sent.
+	Hard    bool          `json:"hard"`
+	AtLimit BudgetAtLimit `json:"atLimit"`
+	Unknown BudgetUnknown `json:"unknown"`
+	// How much is used in the present period. With the scope EACH_USER, by the ten users who have used the most, the first of them first.
+	Use []BudgetUse `json:"use"`
+}
+
+// BudgetAccount includes the requested fields of the GraphQL type Account.
+type BudgetAccount struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// What becomes of waiting jobs once a hard budget is spent: they wait until the next period, or until it is raised; or they are cancelled.
+type BudgetAtLimit string
+
+const (
+	BudgetAtLimitWait   BudgetAtLimit = "WAIT"
+	BudgetAtLimitCancel BudgetAtLimit = "CANCEL"
+)
+
+var AllBudgetAtLimit = []BudgetAtLimit{
+	BudgetAtLimitWait,
+	BudgetAtLimitCancel,
+}
+
+// The budget of the same account, user, period and hardness is changed.
+type BudgetInput struct {
+	AccountId string `json:"accountId"`
+	// The user of the account that it bounds. Omit it for a budget of the account.
+	UserId *string `json:"userId,omitempty"`
+	// It bounds each user without a budget of their own for the period.
+	EachUser bool         `json:"eachUser"`
+	Period   BudgetPeriod `json:"period"`
+	// 0 to 1,000,000,000, with at most ten decimals.
+	LimitUsd float64 `json:"limitUsd"`
+	// It only notifies.
+	Soft    bool          `json:"soft"`
+	AtLimit BudgetAtLimit `json:"atLimit"`
+	Unknown BudgetUnknown `json:"unknown"`
+}
+
+// The time after which spending begins at 0 again, in the time zone of the account.
+type BudgetPeriod string
+
+const (
+	BudgetPeriodDay   BudgetPeriod = "DAY"
+	BudgetPeriodMonth BudgetPeriod = "MONTH"
+)
+
+var AllBudgetPeriod = []BudgetPeriod{
+	BudgetPeriodDay,
+	BudgetPeriodMonth,
+}
+
+// Whose spending a budget bounds. EACH_USER bounds each user without a budget of their own for the period.
+type BudgetScope string
+
+const (
+	BudgetScopeAccount  BudgetScope = "ACCOUNT"
+	BudgetScopeUser     BudgetScope = "USER"
+	BudgetScopeEachUser BudgetScope = "EACH_USER"
+)
+
+var AllBudgetScope = []BudgetScope{
+	BudgetScopeAccount,
+	BudgetScopeUser,
+	BudgetScopeEachUser,
+}
+
+// What a hard budget does with jobs whose cost is unknown, since no pool that can run them has a price.
+type BudgetUnknown string
+
+const (
+	BudgetUnknownRefuse BudgetUnknown = "REFUSE"
+	BudgetUnknownAllow  BudgetUnknown = "ALLOW"
+)
+
+var AllBudgetUnknown = []BudgetUnknown{
+	BudgetUnknownRefuse,
+	BudgetUnknownAllow,
+}
+
+// BudgetUse includes the requested fields of the GraphQL type BudgetUse.
+// The GraphQL type's documentation follows.
+//
+// How much of a budget is used.
+type BudgetUse struct {
+	// The user whose use it is, if the budget is one of users.
+	UserId   *string   `json:"userId"`
+	StartsAt time.Time `json:"startsAt"`
+	EndsAt   time.Time `json:"endsAt"`
+	// What jobs that completed were charged.
+	SpentUsd float64 `json:"spentUsd"`
+	// What jobs that have not ended are expected to cost.
+	ReservedUsd float64 `json:"reservedUsd"`
+	// What new jobs may cost together.
+	LeftUsd float64 `json:"leftUsd"`
+	// spentUsd in percent of the limit. It can be above 100, since a job can cost more than expected.
+	Percent float64 `json:"percent"`
 }
 
 // What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. SET_PRIORITY sets the given priority.
@@ -736,6 +961,219 @@ type ContinuedBy struct {
 	Status JobStatus `json:"status"`
 }
 
+// What a report of costs has a row for each of. Days are those of UTC. An account can have reports by DAY, USER, MODEL and TYPE.
+type CostGroup string
+
+const (
+	CostGroupDay      CostGroup = "DAY"
+	CostGroupAccount  CostGroup = "ACCOUNT"
+	CostGroupUser     CostGroup = "USER"
+	CostGroupModel    CostGroup = "MODEL"
+	CostGroupType     CostGroup = "TYPE"
+	CostGroupPool     CostGroup = "POOL"
+	CostGroupProvider CostGroup = "PROVIDER"
+	CostGroupRegion   CostGroup = "REGION"
+	CostGroupGpuType  CostGroup = "GPU_TYPE"
+)
+
+var AllCostGroup = []CostGroup{
+	CostGroupDay,
+	CostGroupAccount,
+	CostGroupUser,
+	CostGroupModel,
+	CostGroupType,
+	CostGroupPool,
+	CostGroupProvider,
+	CostGroupRegion,
+	CostGroupGpuType,
+}
+
+// CostReport includes the requested fields of the GraphQL type CostReport.
+type CostReport struct {
+	// The first day, and the day after the last, in UTC.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// The sum of all rows, also of those that were left out.
+	Total CostRow `json:"total"`
+	// The dearest first, but days in their order.
+	Rows []CostRow `json:"rows"`
+	// There are more rows.
+	More bool `json:"more"`
+	// What the machines of these days cost, by what their time was used for: also boots and idle time, which belong to no job. Null
+	// for accounts, and in a report of one account.
+	Machines []PaidTime `json:"machines"`
+}
+
+// CostRow includes the GraphQL fields of CostRow requested by the fragment CostRow.
+// The GraphQL type's documentation follows.
+//
+// What attempts cost that ended on the days of a report, in US dollars: the time on each worker at the price that its pool had then, and the fees of hosted providers.
+type CostRow struct {
+	// An account's id, a day as 2026-01-31, or a name. Empty for the total, for jobs without a user, and for workers without a pool.
+	Key string `json:"key"`
+	// The key as people know it: the name of an account, or the key itself.
+	Name     string `json:"name"`
+	Attempts int64  `json:"-"`
+	// How many of them completed their jobs.
+	Completed     int64   `json:"-"`
+	UsefulSeconds float64 `json:"usefulSeconds"`
+	// GPU seconds of which neither a result nor a checkpoint was kept.
+	WastedSeconds float64 `json:"wastedSeconds"`
+	// What accounts pay: the useful time of jobs that completed, and the fees of their videos.
+	ChargedUsd float64 `json:"chargedUsd"`
+	// What all the time and all fees cost, what was wasted included. Null for accounts, which see what they pay.
+	CostUsd *float64 `json:"costUsd"`
+	// The wasted part of costUsd. Null for accounts.
+	WastedUsd *float64 `json:"wastedUsd"`
+	// costUsd for each completed job. Null for accounts, and if none completed.
+	CostPerVideoUsd *float64 `json:"costPerVideoUsd"`
+	// How many entries have no amount, since a pool or a model of a hosted provider had no price. The sums are too low by what they cost.
+	Unpriced int64 `json:"-"`
+}
+
+func (v *CostRow) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*CostRow
+		Attempts  json.RawMessage `json:"attempts"`
+		Completed json.RawMessage `json:"completed"`
+		Unpriced  json.RawMessage `json:"unpriced"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.CostRow = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Attempts
+		src := firstPass.Attempts
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal CostRow.Attempts: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.Completed
+		src := firstPass.Completed
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal CostRow.Completed: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.Unpriced
+		src := firstPass.Unpriced
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal CostRow.Unpriced: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalCostRow struct {
+	Key string `json:"key"`
+
+	Name string `json:"name"`
+
+	Attempts json.RawMessage `json:"attempts"`
+
+	Completed json.RawMessage `json:"completed"`
+
+	UsefulSeconds float64 `json:"usefulSeconds"`
+
+	WastedSeconds float64 `json:"wastedSeconds"`
+
+	ChargedUsd float64 `json:"chargedUsd"`
+
+	CostUsd *float64 `json:"costUsd"`
+
+	WastedUsd *float64 `json:"wastedUsd"`
+
+	CostPerVideoUsd *float64 `json:"costPerVideoUsd"`
+
+	Unpriced json.RawMessage `json:"unpriced"`
+}
+
+func (v *CostRow) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *CostRow) __premarshalJSON() (*__premarshalCostRow, error) {
+	var retval __premarshalCostRow
+
+	retval.Key = v.Key
+	retval.Name = v.Name
+	{
+
+		dst := &retval.Attempts
+		src := v.Attempts
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal CostRow.Attempts: %w", err)
+		}
+	}
+	{
+
+		dst := &retval.Completed
+		src := v.Completed
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal CostRow.Completed: %w", err)
+		}
+	}
+	retval.UsefulSeconds = v.UsefulSeconds
+	retval.WastedSeconds = v.WastedSeconds
+	retval.ChargedUsd = v.ChargedUsd
+	retval.CostUsd = v.CostUsd
+	retval.WastedUsd = v.WastedUsd
+	retval.CostPerVideoUsd = v.CostPerVideoUsd
+	{
+
+		dst := &retval.Unpriced
+		src := v.Unpriced
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal CostRow.Unpriced: %w", err)
+		}
+	}
+	return &retval, nil
+}
+
 // CreatedApiKey includes the requested fields of the GraphQL type CreatedApiKey.
 type CreatedApiKey struct {
 	Id string `json:"id"`
@@ -779,7 +1217,7 @@ type DeadLetter struct {
 	Note       *string `json:"note"`
 }
 
-// Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED and ENDPOINT_FAILED, which the job's owner caused or must mend. OPERATOR for all other classes.
+// Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED, ENDPOINT_FAILED and REJECTED, which the job's owner caused or must mend. OPERATOR for all other classes.
 type DeadLetterAudience string
 
 const (
@@ -790,6 +1228,16 @@ const (
 var AllDeadLetterAudience = []DeadLetterAudience{
 	DeadLetterAudienceOperator,
 	DeadLetterAudienceCustomer,
+}
+
+// DeadLetterCount includes the requested fields of the GraphQL type DeadLetterCount.
+type DeadLetterCount struct {
+	Type         string       `json:"type"`
+	Model        string       `json:"model"`
+	FailureClass FailureClass `json:"failureClass"`
+	Count        int          `json:"count"`
+	OldestAt     time.Time    `json:"oldestAt"`
+	NewestAt     time.Time    `json:"newestAt"`
 }
 
 // DeadLetterEdge includes the requested fields of the GraphQL type DeadLetterEdge.
@@ -1025,6 +1473,354 @@ type EndedJob struct {
 	Status JobStatus `json:"status"`
 }
 
+// Engine includes the GraphQL fields of Engine requested by the fragment Engine.
+// The GraphQL type's documentation follows.
+//
+// A server that renders, which an agent drives over HTTP.
+type Engine struct {
+	Url   string      `json:"url"`
+	Kind  string      `json:"kind"`
+	State EngineState `json:"state"`
+	// Why it is in that state. Empty if there is nothing to say.
+	Reason string `json:"reason"`
+	// When the state began.
+	Since time.Time `json:"since"`
+	// What the engine tells of itself. Empty or null is what it does not tell.
+	Version            string `json:"version"`
+	GpuName            string `json:"gpuName"`
+	GpuMemoryBytes     *int64 `json:"-"`
+	GpuMemoryFreeBytes *int64 `json:"-"`
+	// The models that the engine cannot run: its worker gets no jobs of them.
+	Lacks []EngineLack `json:"lacks"`
+	// An operator took it out of service. It may still render the job that it had.
+	Held   bool       `json:"held"`
+	HeldAt *time.Time `json:"heldAt"`
+	// The name of the key, or the address of the member, that holds it.
+	HeldBy *string `json:"heldBy"`
+	// The worker of the engine: while the engine is ready or holds a job.
+	Worker *EngineWorker `json:"worker"`
+}
+
+func (v *Engine) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*Engine
+		GpuMemoryBytes     json.RawMessage `json:"gpuMemoryBytes"`
+		GpuMemoryFreeBytes json.RawMessage `json:"gpuMemoryFreeBytes"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.Engine = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.GpuMemoryBytes
+		src := firstPass.GpuMemoryBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Engine.GpuMemoryBytes: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.GpuMemoryFreeBytes
+		src := firstPass.GpuMemoryFreeBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Engine.GpuMemoryFreeBytes: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalEngine struct {
+	Url string `json:"url"`
+
+	Kind string `json:"kind"`
+
+	State EngineState `json:"state"`
+
+	Reason string `json:"reason"`
+
+	Since time.Time `json:"since"`
+
+	Version string `json:"version"`
+
+	GpuName string `json:"gpuName"`
+
+	GpuMemoryBytes json.RawMessage `json:"gpuMemoryBytes"`
+
+	GpuMemoryFreeBytes json.RawMessage `json:"gpuMemoryFreeBytes"`
+
+	Lacks []EngineLack `json:"lacks"`
+
+	Held bool `json:"held"`
+
+	HeldAt *time.Time `json:"heldAt"`
+
+	HeldBy *string `json:"heldBy"`
+
+	Worker *EngineWorker `json:"worker"`
+}
+
+func (v *Engine) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *Engine) __premarshalJSON() (*__premarshalEngine, error) {
+	var retval __premarshalEngine
+
+	retval.Url = v.Url
+	retval.Kind = v.Kind
+	retval.State = v.State
+	retval.Reason = v.Reason
+	retval.Since = v.Since
+	retval.Version = v.Version
+	retval.GpuName = v.GpuName
+	{
+
+		dst := &retval.GpuMemoryBytes
+		src := v.GpuMemoryBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal Engine.GpuMemoryBytes: %w", err)
+			}
+		}
+	}
+	{
+
+		dst := &retval.GpuMemoryFreeBytes
+		src := v.GpuMemoryFreeBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal Engine.GpuMemoryFreeBytes: %w", err)
+			}
+		}
+	}
+	retval.Lacks = v.Lacks
+	retval.Held = v.Held
+	retval.HeldAt = v.HeldAt
+	retval.HeldBy = v.HeldBy
+	retval.Worker = v.Worker
+	return &retval, nil
+}
+
+// EngineJob includes the requested fields of the GraphQL type Job.
+type EngineJob struct {
+	Id string `json:"id"`
+}
+
+// EngineLack includes the requested fields of the GraphQL type EngineLack.
+// The GraphQL type's documentation follows.
+//
+// A model that an engine cannot run, and what it lacks for it: a node, a file of weights.
+type EngineLack struct {
+	Model   string `json:"model"`
+	Missing string `json:"missing"`
+}
+
+type EngineLackInput struct {
+	Model   string `json:"model"`
+	Missing string `json:"missing"`
+}
+
+type EngineReport struct {
+	Url string `json:"url"`
+	// READY, BUSY, DRAINING, UNREACHABLE or FAILED.
+	State              EngineState `json:"state"`
+	Reason             string      `json:"reason"`
+	Version            string      `json:"version"`
+	GpuName            string      `json:"gpuName"`
+	GpuMemoryBytes     *int64      `json:"-"`
+	GpuMemoryFreeBytes *int64      `json:"-"`
+	// At most 100.
+	Lacks []EngineLackInput `json:"lacks"`
+}
+
+func (v *EngineReport) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*EngineReport
+		GpuMemoryBytes     json.RawMessage `json:"gpuMemoryBytes"`
+		GpuMemoryFreeBytes json.RawMessage `json:"gpuMemoryFreeBytes"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.EngineReport = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.GpuMemoryBytes
+		src := firstPass.GpuMemoryBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal EngineReport.GpuMemoryBytes: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.GpuMemoryFreeBytes
+		src := firstPass.GpuMemoryFreeBytes
+		if len(src) != 0 && string(src) != "null" {
+			*dst = new(int64)
+			err = unmarshalInt64(
+				src, *dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal EngineReport.GpuMemoryFreeBytes: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalEngineReport struct {
+	Url string `json:"url"`
+
+	State EngineState `json:"state"`
+
+	Reason string `json:"reason"`
+
+	Version string `json:"version"`
+
+	GpuName string `json:"gpuName"`
+
+	GpuMemoryBytes json.RawMessage `json:"gpuMemoryBytes,omitempty"`
+
+	GpuMemoryFreeBytes json.RawMessage `json:"gpuMemoryFreeBytes,omitempty"`
+
+	Lacks []EngineLackInput `json:"lacks"`
+}
+
+func (v *EngineReport) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *EngineReport) __premarshalJSON() (*__premarshalEngineReport, error) {
+	var retval __premarshalEngineReport
+
+	retval.Url = v.Url
+	retval.State = v.State
+	retval.Reason = v.Reason
+	retval.Version = v.Version
+	retval.GpuName = v.GpuName
+	{
+
+		dst := &retval.GpuMemoryBytes
+		src := v.GpuMemoryBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal EngineReport.GpuMemoryBytes: %w", err)
+			}
+		}
+	}
+	{
+
+		dst := &retval.GpuMemoryFreeBytes
+		src := v.GpuMemoryFreeBytes
+		if src != nil {
+			var err error
+			*dst, err = marshalInt64(
+				src)
+			if err != nil {
+				return nil, fmt.Errorf(
+					"unable to marshal EngineReport.GpuMemoryFreeBytes: %w", err)
+			}
+		}
+	}
+	retval.Lacks = v.Lacks
+	return &retval, nil
+}
+
+type EngineState string
+
+const (
+	EngineStateReady EngineState = "READY"
+	// It renders a job.
+	EngineStateBusy EngineState = "BUSY"
+	// It still computes what Reelay cancelled or did not start. No job is sent to it.
+	EngineStateDraining    EngineState = "DRAINING"
+	EngineStateUnreachable EngineState = "UNREACHABLE"
+	// It answers, but not as its kind does.
+	EngineStateFailed EngineState = "FAILED"
+	// No agent has reported it for a minute.
+	EngineStateUnknown EngineState = "UNKNOWN"
+	// An operator took it out of service, and its worker has left.
+	EngineStateHeld EngineState = "HELD"
+)
+
+var AllEngineState = []EngineState{
+	EngineStateReady,
+	EngineStateBusy,
+	EngineStateDraining,
+	EngineStateUnreachable,
+	EngineStateFailed,
+	EngineStateUnknown,
+	EngineStateHeld,
+}
+
+// EngineWorker includes the requested fields of the GraphQL type Worker.
+type EngineWorker struct {
+	Id         string       `json:"id"`
+	Status     WorkerStatus `json:"status"`
+	CurrentJob *EngineJob   `json:"currentJob"`
+}
+
+// An agent asks whether it may call the provider of a pool.
+type EnterProviderInput struct {
+	Pool string      `json:"pool"`
+	Use  ProviderUse `json:"use"`
+}
+
 // Estimate includes the requested fields of the GraphQL type Estimate.
 // The GraphQL type's documentation follows.
 //
@@ -1036,8 +1832,12 @@ type Estimate struct {
 	WaitSecondsP90 *float64 `json:"waitSecondsP90"`
 	// Seconds that the job would keep a worker busy.
 	RenderSeconds *float64 `json:"renderSeconds"`
-	// The job's place among the queued jobs that the same workers can run. 1 is next.
+	// What the job would cost, in US dollars: its render on the dearest pool that could run it. Null if that is unknown.
+	CostUsd *float64 `json:"costUsd"`
+	// The job's place among the queued jobs that the same workers can run. 1 is next, and 0 is a job that reuses a result.
 	Position int `json:"position"`
+	// The job whose result a job with reuse would have now. Null without one. Images at URLs and results of other jobs are not looked at.
+	ReusedFrom *string `json:"reusedFrom"`
 }
 
 // ExplainedJob includes the requested fields of the GraphQL type Job.
@@ -1115,6 +1915,10 @@ type __premarshalExplainedJob struct {
 
 	AtMostOnce bool `json:"atMostOnce"`
 
+	Fallback []string `json:"fallback"`
+
+	Routes []JobRoute `json:"routes"`
+
 	MaxPreemptions *int `json:"maxPreemptions"`
 
 	Preemptions int `json:"preemptions"`
@@ -1141,6 +1945,12 @@ type __premarshalExplainedJob struct {
 
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
 
+	CostUsd *float64 `json:"costUsd"`
+
+	EstimatedCostUsd *float64 `json:"estimatedCostUsd"`
+
+	OperatorCostUsd *float64 `json:"operatorCostUsd"`
+
 	RunAt *time.Time `json:"runAt"`
 
 	ExpiresAt *time.Time `json:"expiresAt"`
@@ -1162,6 +1972,8 @@ type __premarshalExplainedJob struct {
 	Draft *Draft `json:"draft"`
 
 	Continues *Continued `json:"continues"`
+
+	ReusedFrom *string `json:"reusedFrom"`
 }
 
 func (v *ExplainedJob) MarshalJSON() ([]byte, error) {
@@ -1196,6 +2008,8 @@ func (v *ExplainedJob) __premarshalJSON() (*__premarshalExplainedJob, error) {
 	retval.AttemptNo = v.ListedJob.Job.AttemptNo
 	retval.MaxAttempts = v.ListedJob.Job.MaxAttempts
 	retval.AtMostOnce = v.ListedJob.Job.AtMostOnce
+	retval.Fallback = v.ListedJob.Job.Fallback
+	retval.Routes = v.ListedJob.Job.Routes
 	retval.MaxPreemptions = v.ListedJob.Job.MaxPreemptions
 	retval.Preemptions = v.ListedJob.Job.Preemptions
 	retval.FinishBy = v.ListedJob.Job.FinishBy
@@ -1209,6 +2023,9 @@ func (v *ExplainedJob) __premarshalJSON() (*__premarshalExplainedJob, error) {
 	retval.FailureClass = v.ListedJob.Job.FailureClass
 	retval.FailureReason = v.ListedJob.Job.FailureReason
 	retval.WastedGpuSeconds = v.ListedJob.Job.WastedGpuSeconds
+	retval.CostUsd = v.ListedJob.Job.CostUsd
+	retval.EstimatedCostUsd = v.ListedJob.Job.EstimatedCostUsd
+	retval.OperatorCostUsd = v.ListedJob.Job.OperatorCostUsd
 	retval.RunAt = v.ListedJob.Job.RunAt
 	retval.ExpiresAt = v.ListedJob.Job.ExpiresAt
 	retval.WaitedSeconds = v.ListedJob.Job.WaitedSeconds
@@ -1220,6 +2037,7 @@ func (v *ExplainedJob) __premarshalJSON() (*__premarshalExplainedJob, error) {
 	retval.DeletedAt = v.ListedJob.Job.DeletedAt
 	retval.Draft = v.ListedJob.Job.Draft
 	retval.Continues = v.ListedJob.Job.Continues
+	retval.ReusedFrom = v.ListedJob.Job.ReusedFrom
 	return &retval, nil
 }
 
@@ -1285,6 +2103,10 @@ const (
 	FailureClassBudgetExceeded    FailureClass = "BUDGET_EXCEEDED"
 	FailureClassDependencyFailed  FailureClass = "DEPENDENCY_FAILED"
 	FailureClassPoison            FailureClass = "POISON"
+	// Somebody rejected the candidates of an approval.
+	FailureClassRejected FailureClass = "REJECTED"
+	// A hosted provider did not answer a submit, and cannot say whether it began. To submit it again may pay twice: see decideSubmit.
+	FailureClassSubmitUnknown FailureClass = "SUBMIT_UNKNOWN"
 )
 
 var AllFailureClass = []FailureClass{
@@ -1306,6 +2128,8 @@ var AllFailureClass = []FailureClass{
 	FailureClassBudgetExceeded,
 	FailureClassDependencyFailed,
 	FailureClassPoison,
+	FailureClassRejected,
+	FailureClassSubmitUnknown,
 }
 
 // FailureCount includes the requested fields of the GraphQL type FailureCount.
@@ -1339,6 +2163,128 @@ type FiredSlot struct {
 	Job *Job `json:"job"`
 	// Null if it did not fire, the workflow was deleted, or the schedule submits a job.
 	Workflow *Workflow `json:"workflow"`
+}
+
+// Flakiness includes the requested fields of the GraphQL type Flakiness.
+type Flakiness struct {
+	// PROVIDER, REGION or POOL.
+	By CostGroup `json:"by"`
+	// Empty for workers without a pool.
+	Name     string `json:"name"`
+	Attempts int64  `json:"-"`
+	// How many of them completed their jobs.
+	Completed int64 `json:"-"`
+	// How many attempts each completed job took. Null if none completed.
+	AttemptsPerVideo *float64 `json:"attemptsPerVideo"`
+	// The share of the attempts that did not complete their jobs, 0 to 1, also for preemptions.
+	FailureRate   float64 `json:"failureRate"`
+	WastedSeconds float64 `json:"wastedSeconds"`
+}
+
+func (v *Flakiness) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*Flakiness
+		Attempts  json.RawMessage `json:"attempts"`
+		Completed json.RawMessage `json:"completed"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.Flakiness = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Attempts
+		src := firstPass.Attempts
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Flakiness.Attempts: %w", err)
+			}
+		}
+	}
+
+	{
+		dst := &v.Completed
+		src := firstPass.Completed
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Flakiness.Completed: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalFlakiness struct {
+	By CostGroup `json:"by"`
+
+	Name string `json:"name"`
+
+	Attempts json.RawMessage `json:"attempts"`
+
+	Completed json.RawMessage `json:"completed"`
+
+	AttemptsPerVideo *float64 `json:"attemptsPerVideo"`
+
+	FailureRate float64 `json:"failureRate"`
+
+	WastedSeconds float64 `json:"wastedSeconds"`
+}
+
+func (v *Flakiness) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *Flakiness) __premarshalJSON() (*__premarshalFlakiness, error) {
+	var retval __premarshalFlakiness
+
+	retval.By = v.By
+	retval.Name = v.Name
+	{
+
+		dst := &retval.Attempts
+		src := v.Attempts
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal Flakiness.Attempts: %w", err)
+		}
+	}
+	{
+
+		dst := &retval.Completed
+		src := v.Completed
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal Flakiness.Completed: %w", err)
+		}
+	}
+	retval.AttemptsPerVideo = v.AttemptsPerVideo
+	retval.FailureRate = v.FailureRate
+	retval.WastedSeconds = v.WastedSeconds
+	return &retval, nil
 }
 
 // GPUState includes the requested fields of the GraphQL type GpuState.
@@ -1695,6 +2641,15 @@ type HeartbeatPayload struct {
 	Directive      Directive `json:"directive"`
 }
 
+type ImportProviderPricesInput struct {
+	// The text of a file of prices, in YAML or JSON (docs/operators/costs.md). At most 256 KiB.
+	Source string `json:"source"`
+	// The file's name, for messages.
+	File *string `json:"file,omitempty"`
+	// Changes nothing, and returns what would be added.
+	DryRun *bool `json:"dryRun,omitempty"`
+}
+
 type InputFrame string
 
 const (
@@ -1741,6 +2696,10 @@ type Job struct {
 	MaxAttempts int     `json:"maxAttempts"`
 	// Whether a run of the job has one attempt at most.
 	AtMostOnce bool `json:"atMostOnce"`
+	// The models that may render the job instead of its own, in order.
+	Fallback []string `json:"fallback"`
+	// How the job came to its model: the changes from one model to the next, oldest first.
+	Routes []JobRoute `json:"routes"`
 	// After this number of preemptions, a run continues on on-demand capacity only. Null means never.
 	MaxPreemptions *int `json:"maxPreemptions"`
 	// How often the current run lost a spot worker, with notice or without.
@@ -1765,6 +2724,15 @@ type Job struct {
 	FailureReason *string       `json:"failureReason"`
 	// GPU seconds of work that was lost with a worker and had to be repeated.
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
+	// What the account pays, in US dollars: the useful GPU time of the run that completed, at each time at the price of the pool. 0 if
+	// the job failed or was cancelled. Until it ends, what it would be now: attempts count once they have ended. Null if a pool had no
+	// price.
+	CostUsd *float64 `json:"costUsd"`
+	// What the job was expected to cost when it was submitted, in US dollars: its render on the dearest pool that could run it. Null if
+	// that is unknown. Budgets keep it until the job ends.
+	EstimatedCostUsd *float64 `json:"estimatedCostUsd"`
+	// What its attempts cost beyond that, which the operator pays. Null for accounts, and if it is unknown.
+	OperatorCostUsd *float64 `json:"operatorCostUsd"`
 	// While SCHEDULED: the time at which the job is queued.
 	RunAt *time.Time `json:"runAt"`
 	// The time by which a worker must have started the job, if the submit set one. A retry or redrive removes it.
@@ -1785,6 +2753,9 @@ type Job struct {
 	Draft *Draft `json:"draft"`
 	// The draft that this job continues. Null if it was deleted, and for other jobs.
 	Continues *Continued `json:"continues"`
+	// The job whose result this one has, because it was submitted with reuse and is equal to that one: no worker rendered it. That job
+	// can be deleted since. Null for other jobs.
+	ReusedFrom *string `json:"reusedFrom"`
 }
 
 // JobAccount includes the requested fields of the GraphQL type Account.
@@ -1835,25 +2806,27 @@ func (v *JobEventPage) GetPageInfo() PageInfo { return v.PageInfo }
 type JobEventType string
 
 const (
-	JobEventTypeQueued          JobEventType = "QUEUED"
-	JobEventTypeScheduled       JobEventType = "SCHEDULED"
-	JobEventTypeBlocked         JobEventType = "BLOCKED"
-	JobEventTypeLeased          JobEventType = "LEASED"
-	JobEventTypeStarted         JobEventType = "STARTED"
-	JobEventTypeProgress        JobEventType = "PROGRESS"
-	JobEventTypeCheckpointed    JobEventType = "CHECKPOINTED"
-	JobEventTypeLoaded          JobEventType = "LOADED"
-	JobEventTypeResumed         JobEventType = "RESUMED"
-	JobEventTypeCancelRequested JobEventType = "CANCEL_REQUESTED"
-	JobEventTypeReleased        JobEventType = "RELEASED"
-	JobEventTypeLost            JobEventType = "LOST"
-	JobEventTypeRequeued        JobEventType = "REQUEUED"
-	JobEventTypeRetryScheduled  JobEventType = "RETRY_SCHEDULED"
-	JobEventTypeCompleted       JobEventType = "COMPLETED"
-	JobEventTypeFailed          JobEventType = "FAILED"
-	JobEventTypeCancelled       JobEventType = "CANCELLED"
-	JobEventTypeDeadLettered    JobEventType = "DEAD_LETTERED"
-	JobEventTypeRedriven        JobEventType = "REDRIVEN"
+	JobEventTypeQueued            JobEventType = "QUEUED"
+	JobEventTypeScheduled         JobEventType = "SCHEDULED"
+	JobEventTypeBlocked           JobEventType = "BLOCKED"
+	JobEventTypeLeased            JobEventType = "LEASED"
+	JobEventTypeStarted           JobEventType = "STARTED"
+	JobEventTypeProgress          JobEventType = "PROGRESS"
+	JobEventTypeCheckpointed      JobEventType = "CHECKPOINTED"
+	JobEventTypeLoaded            JobEventType = "LOADED"
+	JobEventTypeResumed           JobEventType = "RESUMED"
+	JobEventTypeCancelRequested   JobEventType = "CANCEL_REQUESTED"
+	JobEventTypeReleased          JobEventType = "RELEASED"
+	JobEventTypeLost              JobEventType = "LOST"
+	JobEventTypeRequeued          JobEventType = "REQUEUED"
+	JobEventTypeRetryScheduled    JobEventType = "RETRY_SCHEDULED"
+	JobEventTypeCompleted         JobEventType = "COMPLETED"
+	JobEventTypeFailed            JobEventType = "FAILED"
+	JobEventTypeCancelled         JobEventType = "CANCELLED"
+	JobEventTypeDeadLettered      JobEventType = "DEAD_LETTERED"
+	JobEventTypeRedriven          JobEventType = "REDRIVEN"
+	JobEventTypeApprovalRequested JobEventType = "APPROVAL_REQUESTED"
+	JobEventTypeModelChanged      JobEventType = "MODEL_CHANGED"
 )
 
 var AllJobEventType = []JobEventType{
@@ -1876,6 +2849,8 @@ var AllJobEventType = []JobEventType{
 	JobEventTypeCancelled,
 	JobEventTypeDeadLettered,
 	JobEventTypeRedriven,
+	JobEventTypeApprovalRequested,
+	JobEventTypeModelChanged,
 }
 
 // JobEvents includes the requested fields of the GraphQL type JobEventConnection.
@@ -2018,6 +2993,10 @@ type __premarshalJobHistory struct {
 
 	AtMostOnce bool `json:"atMostOnce"`
 
+	Fallback []string `json:"fallback"`
+
+	Routes []JobRoute `json:"routes"`
+
 	MaxPreemptions *int `json:"maxPreemptions"`
 
 	Preemptions int `json:"preemptions"`
@@ -2044,6 +3023,12 @@ type __premarshalJobHistory struct {
 
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
 
+	CostUsd *float64 `json:"costUsd"`
+
+	EstimatedCostUsd *float64 `json:"estimatedCostUsd"`
+
+	OperatorCostUsd *float64 `json:"operatorCostUsd"`
+
 	RunAt *time.Time `json:"runAt"`
 
 	ExpiresAt *time.Time `json:"expiresAt"`
@@ -2065,6 +3050,8 @@ type __premarshalJobHistory struct {
 	Draft *Draft `json:"draft"`
 
 	Continues *Continued `json:"continues"`
+
+	ReusedFrom *string `json:"reusedFrom"`
 }
 
 func (v *JobHistory) MarshalJSON() ([]byte, error) {
@@ -2108,6 +3095,8 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.AttemptNo = v.Job.AttemptNo
 	retval.MaxAttempts = v.Job.MaxAttempts
 	retval.AtMostOnce = v.Job.AtMostOnce
+	retval.Fallback = v.Job.Fallback
+	retval.Routes = v.Job.Routes
 	retval.MaxPreemptions = v.Job.MaxPreemptions
 	retval.Preemptions = v.Job.Preemptions
 	retval.FinishBy = v.Job.FinishBy
@@ -2121,6 +3110,9 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.FailureClass = v.Job.FailureClass
 	retval.FailureReason = v.Job.FailureReason
 	retval.WastedGpuSeconds = v.Job.WastedGpuSeconds
+	retval.CostUsd = v.Job.CostUsd
+	retval.EstimatedCostUsd = v.Job.EstimatedCostUsd
+	retval.OperatorCostUsd = v.Job.OperatorCostUsd
 	retval.RunAt = v.Job.RunAt
 	retval.ExpiresAt = v.Job.ExpiresAt
 	retval.WaitedSeconds = v.Job.WaitedSeconds
@@ -2132,6 +3124,7 @@ func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	retval.DeletedAt = v.Job.DeletedAt
 	retval.Draft = v.Job.Draft
 	retval.Continues = v.Job.Continues
+	retval.ReusedFrom = v.Job.ReusedFrom
 	return &retval, nil
 }
 
@@ -2153,6 +3146,19 @@ func (v *JobPage) GetPageInfo() PageInfo { return v.PageInfo }
 
 // GetTotalCount returns JobPage.TotalCount, and is useful for accessing the field via an interface.
 func (v *JobPage) GetTotalCount() int { return v.TotalCount }
+
+// JobRoute includes the requested fields of the GraphQL type JobRoute.
+// The GraphQL type's documentation follows.
+//
+// A change of a job's model, to one of its fallback.
+type JobRoute struct {
+	Run  int    `json:"run"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Why, in a sentence.
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
 
 type JobStatus string
 
@@ -2215,6 +3221,129 @@ type JobTotals struct {
 	EstimatedEndAt *time.Time `json:"estimatedEndAt"`
 	// True if there are over 200,000 jobs, of which only some were counted.
 	Partly bool `json:"partly"`
+}
+
+// Kept includes the requested fields of the GraphQL type Kept.
+type Kept struct {
+	Kind KeptKind `json:"kind"`
+	Rows int64    `json:"-"`
+	// Up to 10,000 rows are counted. Above, it is PostgreSQL's estimate.
+	Exact bool `json:"exact"`
+	// The time from which the age of the oldest counts. Null without rows.
+	OldestAt *time.Time `json:"oldestAt"`
+	// For how long it is kept: from the end of the job for what belongs to one. Null for what is kept for ever.
+	KeptSeconds *float64 `json:"keptSeconds"`
+	// When the oldest goes, unless its job runs or something uses it. Null for what is kept for ever.
+	GoesAt *time.Time `json:"goesAt"`
+}
+
+func (v *Kept) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*Kept
+		Rows json.RawMessage `json:"rows"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.Kept = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Rows
+		src := firstPass.Rows
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Kept.Rows: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalKept struct {
+	Kind KeptKind `json:"kind"`
+
+	Rows json.RawMessage `json:"rows"`
+
+	Exact bool `json:"exact"`
+
+	OldestAt *time.Time `json:"oldestAt"`
+
+	KeptSeconds *float64 `json:"keptSeconds"`
+
+	GoesAt *time.Time `json:"goesAt"`
+}
+
+func (v *Kept) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *Kept) __premarshalJSON() (*__premarshalKept, error) {
+	var retval __premarshalKept
+
+	retval.Kind = v.Kind
+	{
+
+		dst := &retval.Rows
+		src := v.Rows
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal Kept.Rows: %w", err)
+		}
+	}
+	retval.Exact = v.Exact
+	retval.OldestAt = v.OldestAt
+	retval.KeptSeconds = v.KeptSeconds
+	retval.GoesAt = v.GoesAt
+	return &retval, nil
+}
+
+// FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete.
+type KeptKind string
+
+const (
+	KeptKindJobs        KeptKind = "JOBS"
+	KeptKindEvents      KeptKind = "EVENTS"
+	KeptKindDeadLetters KeptKind = "DEAD_LETTERS"
+	KeptKindFiles       KeptKind = "FILES"
+	KeptKindDeletions   KeptKind = "DELETIONS"
+	KeptKindWorkers     KeptKind = "WORKERS"
+	KeptKindMachines    KeptKind = "MACHINES"
+	KeptKindWebhooks    KeptKind = "WEBHOOKS"
+	KeptKindPrices      KeptKind = "PRICES"
+	KeptKindLedger      KeptKind = "LEDGER"
+	KeptKindAudit       KeptKind = "AUDIT"
+)
+
+var AllKeptKind = []KeptKind{
+	KeptKindJobs,
+	KeptKindEvents,
+	KeptKindDeadLetters,
+	KeptKindFiles,
+	KeptKindDeletions,
+	KeptKindWorkers,
+	KeptKindMachines,
+	KeptKindWebhooks,
+	KeptKindPrices,
+	KeptKindLedger,
+	KeptKindAudit,
 }
 
 // KeyAccount includes the requested fields of the GraphQL type Account.
@@ -2366,6 +3495,10 @@ type __premarshalListedJob struct {
 
 	AtMostOnce bool `json:"atMostOnce"`
 
+	Fallback []string `json:"fallback"`
+
+	Routes []JobRoute `json:"routes"`
+
 	MaxPreemptions *int `json:"maxPreemptions"`
 
 	Preemptions int `json:"preemptions"`
@@ -2392,6 +3525,12 @@ type __premarshalListedJob struct {
 
 	WastedGpuSeconds float64 `json:"wastedGpuSeconds"`
 
+	CostUsd *float64 `json:"costUsd"`
+
+	EstimatedCostUsd *float64 `json:"estimatedCostUsd"`
+
+	OperatorCostUsd *float64 `json:"operatorCostUsd"`
+
 	RunAt *time.Time `json:"runAt"`
 
 	ExpiresAt *time.Time `json:"expiresAt"`
@@ -2413,6 +3552,8 @@ type __premarshalListedJob struct {
 	Draft *Draft `json:"draft"`
 
 	Continues *Continued `json:"continues"`
+
+	ReusedFrom *string `json:"reusedFrom"`
 }
 
 func (v *ListedJob) MarshalJSON() ([]byte, error) {
@@ -2446,6 +3587,8 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	retval.AttemptNo = v.Job.AttemptNo
 	retval.MaxAttempts = v.Job.MaxAttempts
 	retval.AtMostOnce = v.Job.AtMostOnce
+	retval.Fallback = v.Job.Fallback
+	retval.Routes = v.Job.Routes
 	retval.MaxPreemptions = v.Job.MaxPreemptions
 	retval.Preemptions = v.Job.Preemptions
 	retval.FinishBy = v.Job.FinishBy
@@ -2459,6 +3602,9 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	retval.FailureClass = v.Job.FailureClass
 	retval.FailureReason = v.Job.FailureReason
 	retval.WastedGpuSeconds = v.Job.WastedGpuSeconds
+	retval.CostUsd = v.Job.CostUsd
+	retval.EstimatedCostUsd = v.Job.EstimatedCostUsd
+	retval.OperatorCostUsd = v.Job.OperatorCostUsd
 	retval.RunAt = v.Job.RunAt
 	retval.ExpiresAt = v.Job.ExpiresAt
 	retval.WaitedSeconds = v.Job.WaitedSeconds
@@ -2470,6 +3616,7 @@ func (v *ListedJob) __premarshalJSON() (*__premarshalListedJob, error) {
 	retval.DeletedAt = v.Job.DeletedAt
 	retval.Draft = v.Job.Draft
 	retval.Continues = v.Job.Continues
+	retval.ReusedFrom = v.Job.ReusedFrom
 	return &retval, nil
 }
 
@@ -2549,6 +3696,25 @@ func (v *LiveLog) __premarshalJSON() (*__premarshalLiveLog, error) {
 	return &retval, nil
 }
 
+// LongWait includes the requested fields of the GraphQL type WaitingJob.
+type LongWait struct {
+	// For how long it has been queued.
+	Seconds float64     `json:"seconds"`
+	Job     LongWaitJob `json:"job"`
+	// All reasons why it waits, the most important first.
+	Reasons []WaitingReason `json:"reasons"`
+}
+
+// LongWaitJob includes the requested fields of the GraphQL type Job.
+type LongWaitJob struct {
+	Id string `json:"id"`
+	// The kind of work, such as video.generate. The model catalogue defines the types.
+	Type  string `json:"type"`
+	Model string `json:"model"`
+	// The queue that the job is in: its tier's, or a higher one after a long wait or a redrive.
+	Lane Tier `json:"lane"`
+}
+
 // Machine includes the requested fields of the GraphQL type Machine.
 // The GraphQL type's documentation follows.
 //
@@ -2604,6 +3770,9 @@ type MachineFilter struct {
 	States []MachineState `json:"states"`
 	// The provider's name of a machine.
 	InstanceId *string `json:"instanceId,omitempty"`
+	// Only machines that were paid for in this time: paidSeconds and costUsd are then those within it.
+	PaidFrom  *time.Time `json:"paidFrom,omitempty"`
+	PaidUntil *time.Time `json:"paidUntil,omitempty"`
 }
 
 // MachinePage includes the requested fields of the GraphQL type MachineConnection.
@@ -2709,6 +3878,8 @@ type Model struct {
 	// Multiplies the price of a GPU second.
 	PriceFactor float64     `json:"priceFactor"`
 	Retry       *ModelRetry `json:"retry"`
+	// The models that may render its jobs instead, in order, unless a job has a list of its own: see docs/users/fallback.md. Without those that the caller does not see.
+	Fallback []string `json:"fallback"`
 	// How it makes drafts. Null if it makes none.
 	Drafts *ModelDrafts `json:"drafts"`
 	Origin *ModelOrigin `json:"origin"`
@@ -3021,6 +4192,10 @@ const (
 	PhaseEncoding     Phase = "ENCODING"
 	PhaseUploading    Phase = "UPLOADING"
 	PhaseDone         Phase = "DONE"
+	// A job at a hosted provider: it was accepted, it is generated, it is finished off.
+	PhaseSubmitted      Phase = "SUBMITTED"
+	PhaseGenerating     Phase = "GENERATING"
+	PhasePostProcessing Phase = "POST_PROCESSING"
 )
 
 var AllPhase = []Phase{
@@ -3032,6 +4207,9 @@ var AllPhase = []Phase{
 	PhaseEncoding,
 	PhaseUploading,
 	PhaseDone,
+	PhaseSubmitted,
+	PhaseGenerating,
+	PhasePostProcessing,
 }
 
 // Placement includes the requested fields of the GraphQL type Placement.
@@ -3068,9 +4246,17 @@ type Pool struct {
 	GpuType       string        `json:"gpuType"`
 	CapacityClass CapacityClass `json:"capacityClass"`
 	Models        []string      `json:"models"`
-	MinWorkers    int           `json:"minWorkers"`
-	MaxWorkers    int           `json:"maxWorkers"`
-	WarmWorkers   int           `json:"warmWorkers"`
+	// The pool has all models of the catalogue whose runtime is its engineKind, and changes with the catalogue.
+	FollowsCatalogue bool `json:"followsCatalogue"`
+	// Null unless it is a pool of engines.
+	EngineKind *string `json:"engineKind"`
+	// The engines of a pool of engines, as its operator listed them.
+	Engines []Engine `json:"engines"`
+	// What the pool uses at its hosted provider. Null unless it is a pool of one.
+	ProviderAccount *ProviderAccount `json:"providerAccount"`
+	MinWorkers      int              `json:"minWorkers"`
+	MaxWorkers      int              `json:"maxWorkers"`
+	WarmWorkers     int              `json:"warmWorkers"`
 	// The lanes that the pool serves. Empty means all.
 	Tiers []Tier `json:"tiers"`
 	// See PoolInput.
@@ -3214,6 +4400,60 @@ type PoolExplanation struct {
 	Inputs                json.RawMessage `json:"inputs"`
 }
 
+// What an operator writes of a pool.
+type PoolInput struct {
+	// 1 to 40 lower-case letters, digits and hyphens. It cannot change.
+	Name string `json:"name"`
+	// The provider that creates the machines: local, static, command or gce; engines for a pool of engines. It can change while the pool has no workers.
+	Provider string `json:"provider"`
+	// Required, except for a pool of engines: local.
+	Region string `json:"region"`
+	// Where in the region, the most wanted first. Empty lets the provider choose.
+	Zones []string `json:"zones"`
+	// Required, except for a pool of engines: engine.
+	GpuType string `json:"gpuType"`
+	// The provider's name of the machine.
+	MachineType *string `json:"machineType,omitempty"`
+	// SPOT if the provider can take the machines away. Without it: SPOT, or ON_DEMAND for a pool of engines.
+	CapacityClass *CapacityClass `json:"capacityClass,omitempty"`
+	// Required, except for a pool of engines: all models of the catalogue whose runtime is the kind, also those to come.
+	Models []string `json:"models"`
+	// The kind of a pool of engines, and their addresses, such as http://gpu-1:8188: 1 to 100, each in one pool.
+	EngineKind *string  `json:"engineKind,omitempty"`
+	Engines    []string `json:"engines"`
+	// The lanes that the pool serves; empty means all. A promoted job counts in its new lane.
+	Tiers []Tier `json:"tiers"`
+	// The ids of the accounts that the pool is dedicated to; empty means all.
+	Accounts []string `json:"accounts"`
+	// Jobs of these tiers may be asked to give way when a job of a higher tier waits past its target.
+	YieldingTiers []Tier `json:"yieldingTiers"`
+	// How many workers one machine runs. 1 to 64.
+	WorkersPerMachine int `json:"workersPerMachine"`
+	// How many GPUs a worker has. 1 to 64.
+	GpusPerWorker int `json:"gpusPerWorker"`
+	MinWorkers    int `json:"minWorkers"`
+	// 0 to 10,000. A pool of engines has as many workers as engines: 0, or that number.
+	MaxWorkers int `json:"maxWorkers"`
+	// How many idle workers to keep beyond what the waiting jobs need.
+	WarmWorkers int `json:"warmWorkers"`
+	// How long a worker above the minimum can be idle before it leaves. 0 to 86,400. Null lets the scaler decide: as long as a new worker takes to boot and to load a model.
+	ScaleDownCooldownSeconds *int `json:"scaleDownCooldownSeconds,omitempty"`
+	// How long a worker may take from its creation to its registration. 1 to 86,400.
+	BootLimitSeconds int `json:"bootLimitSeconds"`
+	// The price of one worker, in US dollars. 0 to 10,000.
+	PricePerHourUsd float64 `json:"pricePerHourUsd"`
+	// What tells the price instead: a source in the configuration. Empty means the constant price.
+	PriceSource *string `json:"priceSource,omitempty"`
+	// While the price is higher, the pool gets no more workers. 0 means no limit; at most 10,000.
+	MaxPricePerHourUsd float64 `json:"maxPricePerHourUsd"`
+	// When the pool may have workers: five cron fields, a duration of 1m to 168h, and a time zone. For example 0 2 * * * for 6h Europe/Berlin. Empty means always.
+	ActiveHours *string `json:"activeHours,omitempty"`
+	// Keeps one machine that failed, for an operator to look at.
+	HoldOnFailure bool `json:"holdOnFailure"`
+	// What the provider must know besides, an object (docs/operators/providers.md).
+	Settings *json.RawMessage `json:"settings,omitempty"`
+}
+
 // PoolPrice includes the requested fields of the GraphQL type PoolPrice.
 // The GraphQL type's documentation follows.
 //
@@ -3260,6 +4500,17 @@ var AllPoolState = []PoolState{
 	PoolStateTooDear,
 }
 
+// PriceBook includes the requested fields of the GraphQL type PriceBook.
+// The GraphQL type's documentation follows.
+//
+// What hosted providers charge. The prices of GPUs are those of their pools.
+type PriceBook struct {
+	// The models that hosted providers render, those without a price first.
+	Models []PricedModel `json:"models"`
+	// All versions, in the order of providers and models, the newest of each first.
+	Prices []ProviderPrice `json:"prices"`
+}
+
 // PriceStep includes the requested fields of the GraphQL type PriceStep.
 // The GraphQL type's documentation follows.
 //
@@ -3267,6 +4518,21 @@ var AllPoolState = []PoolState{
 type PriceStep struct {
 	From            time.Time `json:"from"`
 	PricePerHourUsd float64   `json:"pricePerHourUsd"`
+}
+
+// PricedModel includes the requested fields of the GraphQL type PricedModel.
+// The GraphQL type's documentation follows.
+//
+// A model of the catalogue that a hosted provider renders.
+type PricedModel struct {
+	Model    string `json:"model"`
+	Provider string `json:"provider"`
+	// The name of the model in the price book.
+	ProviderModel string `json:"providerModel"`
+	// The price that holds now. Null if it is unknown: then what its jobs cost is unknown, too.
+	Price *ProviderPrice `json:"price"`
+	// What follows from an unknown price, and what to do. Empty if the price is known.
+	Problem string `json:"problem"`
 }
 
 // Progress includes the GraphQL fields of Progress requested by the fragment Progress.
@@ -3301,6 +4567,346 @@ type ProgressInput struct {
 	ResumedNote *string `json:"resumedNote,omitempty"`
 	// How long the attempt loaded its model. Sent once, if the model was not loaded before.
 	Load *ModelLoadInput `json:"load,omitempty"`
+}
+
+// ProviderAccount includes the requested fields of the GraphQL type ProviderAccount.
+// The GraphQL type's documentation follows.
+//
+// What a pool uses at a hosted provider, such as Runway. The limits hold for all machines together.
+type ProviderAccount struct {
+	Kind string `json:"kind"`
+	// The provider's name, and the generation of its API that Reelay speaks.
+	Title      string        `json:"title"`
+	ApiVersion string        `json:"apiVersion"`
+	State      ProviderState `json:"state"`
+	// Why it is in that state. Empty if there is nothing to say.
+	Reason string `json:"reason"`
+	// When that can change. Null if there is no such time.
+	Until *time.Time `json:"until"`
+	// The limit of jobs at the provider at a time, and how many there are.
+	Concurrent int `json:"concurrent"`
+	SlotsTaken int `json:"slotsTaken"`
+	// The limit of calls in a minute, and how many there were in the last one.
+	PerMinute     int `json:"perMinute"`
+	CallsInMinute int `json:"callsInMinute"`
+	// What becomes of a job whose submit was not answered, and how many jobs wait for a decision.
+	OnUnknownSubmit UnknownSubmit  `json:"onUnknownSubmit"`
+	UnknownSubmits  int            `json:"unknownSubmits"`
+	Slots           []ProviderSlot `json:"slots"`
+	// What the provider answered that was no success, the newest first. At most 200.
+	Errors []ProviderError `json:"errors"`
+}
+
+// ProviderError includes the requested fields of the GraphQL type ProviderError.
+// The GraphQL type's documentation follows.
+//
+// status is the HTTP status; 200 for a job that failed, and 0 if there was no answer. known is false if no rule says what the error means.
+type ProviderError struct {
+	Status int       `json:"status"`
+	Code   string    `json:"code"`
+	Means  string    `json:"means"`
+	Known  bool      `json:"known"`
+	Count  int64     `json:"-"`
+	LastAt time.Time `json:"lastAt"`
+	Text   string    `json:"text"`
+}
+
+func (v *ProviderError) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*ProviderError
+		Count json.RawMessage `json:"count"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.ProviderError = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Count
+		src := firstPass.Count
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal ProviderError.Count: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalProviderError struct {
+	Status int `json:"status"`
+
+	Code string `json:"code"`
+
+	Means string `json:"means"`
+
+	Known bool `json:"known"`
+
+	Count json.RawMessage `json:"count"`
+
+	LastAt time.Time `json:"lastAt"`
+
+	Text string `json:"text"`
+}
+
+func (v *ProviderError) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *ProviderError) __premarshalJSON() (*__premarshalProviderError, error) {
+	var retval __premarshalProviderError
+
+	retval.Status = v.Status
+	retval.Code = v.Code
+	retval.Means = v.Means
+	retval.Known = v.Known
+	{
+
+		dst := &retval.Count
+		src := v.Count
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal ProviderError.Count: %w", err)
+		}
+	}
+	retval.LastAt = v.LastAt
+	retval.Text = v.Text
+	return &retval, nil
+}
+
+// ProviderPrice includes the GraphQL fields of ProviderPrice requested by the fragment ProviderPrice.
+// The GraphQL type's documentation follows.
+//
+// A version of what a hosted provider charges for a model. Of its rules the most specific that fits holds; the resolution counts
+// before the sound. If none fits, the price is unknown.
+type ProviderPrice struct {
+	Provider string `json:"provider"`
+	// The provider's name of the model, or Reelay's for a provider whose address names the model.
+	Model string `json:"model"`
+	// When it begins to hold: what was submitted from then on costs that.
+	Since time.Time `json:"since"`
+	// When the next version begins to hold. Null if there is none.
+	Until *time.Time `json:"until"`
+	// When it was imported. Null in the answer to a dry run.
+	EnteredAt *time.Time          `json:"enteredAt"`
+	Rules     []ProviderPriceRule `json:"rules"`
+}
+
+// ProviderPriceChange includes the requested fields of the GraphQL type ProviderPriceChange.
+// The GraphQL type's documentation follows.
+//
+// What importing a price does.
+type ProviderPriceChange struct {
+	// False if the price book has it already.
+	Added bool          `json:"added"`
+	Price ProviderPrice `json:"price"`
+	// Says that no model of the catalogue is the price's. Empty if there is one.
+	Warning string `json:"warning"`
+}
+
+// ProviderPriceRule includes the requested fields of the GraphQL type ProviderPriceRule.
+// The GraphQL type's documentation follows.
+//
+// What a hosted provider charges for the videos that the rule fits.
+type ProviderPriceRule struct {
+	// The resolution that a request must ask for, in lower case. Empty means any.
+	Resolution string `json:"resolution"`
+	// Whether a request must ask for sound. Null means any.
+	Audio *bool `json:"audio"`
+	// What each second of the video costs, in US dollars.
+	PerSecondUsd float64 `json:"perSecondUsd"`
+	// What each video costs beside its seconds.
+	PerCallUsd float64 `json:"perCallUsd"`
+}
+
+// ProviderSlot includes the requested fields of the GraphQL type ProviderSlot.
+// The GraphQL type's documentation follows.
+//
+// The place of a job at a provider.
+type ProviderSlot struct {
+	JobId   string    `json:"jobId"`
+	TakenAt time.Time `json:"takenAt"`
+	// No worker has the job, and the provider may still work on it: until when the slot is kept. Null while a worker has it.
+	ExpiresAt *time.Time `json:"expiresAt"`
+}
+
+type ProviderState string
+
+const (
+	ProviderStateReady ProviderState = "READY"
+	// All slots are taken.
+	ProviderStateFull ProviderState = "FULL"
+	// The provider asked to wait.
+	ProviderStatePaused ProviderState = "PAUSED"
+	// Calls failed, or the provider refused the key: no call is made for a while.
+	ProviderStateOpen ProviderState = "OPEN"
+	// One call at a time tries whether the provider works again.
+	ProviderStateTrying ProviderState = "TRYING"
+)
+
+var AllProviderState = []ProviderState{
+	ProviderStateReady,
+	ProviderStateFull,
+	ProviderStatePaused,
+	ProviderStateOpen,
+	ProviderStateTrying,
+}
+
+// ProviderTask includes the requested fields of the GraphQL type ProviderTask.
+// The GraphQL type's documentation follows.
+//
+// Work of a hosted provider for which the ledger has a fee, for a comparison with its bill. entry is its number in the ledger.
+type ProviderTask struct {
+	Entry int64 `json:"-"`
+	// When the fee was entered: at the end of the attempt.
+	At        time.Time `json:"at"`
+	AttemptId string    `json:"attemptId"`
+	JobId     string    `json:"jobId"`
+	Pool      string    `json:"pool"`
+	// The kind of the hosted provider, such as veo.
+	Provider string `json:"provider"`
+	// The provider's id of the task.
+	Task string `json:"task"`
+	// What the ledger has for it. Null if the price is unknown.
+	CostUsd *float64 `json:"costUsd"`
+}
+
+func (v *ProviderTask) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*ProviderTask
+		Entry json.RawMessage `json:"entry"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.ProviderTask = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.Entry
+		src := firstPass.Entry
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal ProviderTask.Entry: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshalProviderTask struct {
+	Entry json.RawMessage `json:"entry"`
+
+	At time.Time `json:"at"`
+
+	AttemptId string `json:"attemptId"`
+
+	JobId string `json:"jobId"`
+
+	Pool string `json:"pool"`
+
+	Provider string `json:"provider"`
+
+	Task string `json:"task"`
+
+	CostUsd *float64 `json:"costUsd"`
+}
+
+func (v *ProviderTask) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *ProviderTask) __premarshalJSON() (*__premarshalProviderTask, error) {
+	var retval __premarshalProviderTask
+
+	{
+
+		dst := &retval.Entry
+		src := v.Entry
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal ProviderTask.Entry: %w", err)
+		}
+	}
+	retval.At = v.At
+	retval.AttemptId = v.AttemptId
+	retval.JobId = v.JobId
+	retval.Pool = v.Pool
+	retval.Provider = v.Provider
+	retval.Task = v.Task
+	retval.CostUsd = v.CostUsd
+	return &retval, nil
+}
+
+// ProviderTurn includes the requested fields of the GraphQL type ProviderTurn.
+// The GraphQL type's documentation follows.
+//
+// waitSeconds is how long to wait before asking again; with 0 the call may be made, and is counted. tell asks for a report also of a success.
+type ProviderTurn struct {
+	WaitSeconds float64 `json:"waitSeconds"`
+	Reason      string  `json:"reason"`
+	Tell        bool    `json:"tell"`
+}
+
+// What a call is for. SUBMIT is also for cancels: both go before polls.
+type ProviderUse string
+
+const (
+	ProviderUseSubmit ProviderUse = "SUBMIT"
+	ProviderUsePoll   ProviderUse = "POLL"
+)
+
+var AllProviderUse = []ProviderUse{
+	ProviderUseSubmit,
+	ProviderUsePoll,
+}
+
+// ProviderWait includes the requested fields of the GraphQL type ProviderWait.
+// The GraphQL type's documentation follows.
+//
+// Jobs that wait for a hosted provider: for a slot of its accounts, or until it takes jobs again. waitingFor of each of them has the same reason.
+type ProviderWait struct {
+	Jobs int         `json:"jobs"`
+	Code WaitingCode `json:"code"`
+	// The cause, in a sentence for people.
+	Message string `json:"message"`
+	// What would change it, in a sentence.
+	Change string `json:"change"`
 }
 
 // Queue includes the GraphQL fields of Queue requested by the fragment Queue.
@@ -3338,6 +4944,8 @@ type Queue struct {
 	AtMaximum bool `json:"atMaximum"`
 	// What sets how fast the queue empties, in a few words, such as 'at the maximum of 4 workers' or 'no pool and no worker serves it'. Null for a whole lane.
 	DrainCause *string `json:"drainCause"`
+	// How many of its waiting jobs wait for a hosted provider, and why. Null if they do not, and for a whole lane.
+	ProviderWait *ProviderWait `json:"providerWait"`
 	// While paused, workers get none of its jobs. Running jobs continue.
 	Paused bool `json:"paused"`
 	// The pause of the lane or, if there is none, of the model in it. Null if neither is paused.
@@ -3379,7 +4987,7 @@ type RegisterWorkerInput struct {
 	GpuType        string        `json:"gpuType"`
 	GpuMemoryBytes *int64        `json:"-"`
 	CapacityClass  CapacityClass `json:"capacityClass"`
-	// The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels.
+	// The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels. For the provider engines, models, region, gpuType and capacityClass are the pool's.
 	Models       []string `json:"models"`
 	WarmModels   []string `json:"warmModels"`
 	AgentVersion string   `json:"agentVersion"`
@@ -3532,6 +5140,27 @@ type RemovedModel struct {
 	Origin    ModelOrigin `json:"origin"`
 	RemovedAt *time.Time  `json:"removedAt"`
 	RemovedBy *string     `json:"removedBy"`
+}
+
+// Reports includes the requested fields of the GraphQL type Reports.
+// The GraphQL type's documentation follows.
+//
+// What operators read from time to time. retries and flakiness are of the last days.
+type Reports struct {
+	At   time.Time `json:"at"`
+	Days int       `json:"days"`
+	// The open dead letters by type, model and failure class, the most frequent first: those of the jobs that were submitted last, up to 10,000.
+	DeadLetters []DeadLetterCount `json:"deadLetters"`
+	// There are dead letters that were not counted.
+	MoreDeadLetters bool `json:"moreDeadLetters"`
+	// The ten queued jobs that have waited longest.
+	Waiting []LongWait `json:"waiting"`
+	// How often jobs were tried again that completed: the last 10,000 that ended. The types with the highest mean first.
+	Retries []TypeRetries `json:"retries"`
+	// How reliably jobs run at each provider, region and pool, from the ledger. Within each, the least reliable first.
+	Flakiness []Flakiness `json:"flakiness"`
+	// How much is kept, and for how long.
+	Retention []Kept `json:"retention"`
 }
 
 type RequestUploadInput struct {
@@ -3996,6 +5625,35 @@ type SlotViewer struct {
 	Account *AccountSlots `json:"account"`
 }
 
+// Statement includes the requested fields of the GraphQL type Statement.
+// The GraphQL type's documentation follows.
+//
+// What an account pays for a month: the useful time of its jobs that completed in it, at the prices that the pools had. Each part sums
+// up the same entries of the ledger.
+type Statement struct {
+	AccountId   string `json:"accountId"`
+	AccountName string `json:"accountName"`
+	// Such as 2026-10.
+	Month string `json:"month"`
+	// The begin of the month, and of the next one, in timeZone.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Such as UTC.
+	TimeZone string `json:"timeZone"`
+	// False while entries can still be added: until an hour after the end of the month.
+	Complete bool    `json:"complete"`
+	Total    CostRow `json:"total"`
+	// By DAY, MODEL, USER and TYPE. The rows of each add up to the total.
+	Parts []StatementPart `json:"parts"`
+}
+
+// StatementPart includes the requested fields of the GraphQL type StatementPart.
+type StatementPart struct {
+	By CostGroup `json:"by"`
+	// The dearest first, but days in their order. Beyond 5,000, the last row is that of all others.
+	Rows []CostRow `json:"rows"`
+}
+
 // StatusCount includes the requested fields of the GraphQL type StatusCount.
 type StatusCount struct {
 	Status JobStatus `json:"status"`
@@ -4040,6 +5698,20 @@ type Submissions struct {
 	Rejected int                `json:"rejected"`
 }
 
+type SubmitDecision string
+
+const (
+	// The job is submitted again, which may be paid twice.
+	SubmitDecisionPayAgain SubmitDecision = "PAY_AGAIN"
+	// The job fails with SUBMIT_UNKNOWN.
+	SubmitDecisionGiveUp SubmitDecision = "GIVE_UP"
+)
+
+var AllSubmitDecision = []SubmitDecision{
+	SubmitDecisionPayAgain,
+	SubmitDecisionGiveUp,
+}
+
 type SubmitJobInput struct {
 	// The kind of work. The default is the model's, the only one that it does.
 	Type  *string `json:"type,omitempty"`
@@ -4080,6 +5752,13 @@ type SubmitJobInput struct {
 	// Never starts the job twice. If its only attempt ends without a result, also by a preemption or the loss of its worker, the job is
 	// FAILED with that class. A lease counts as a start. retryJob starts it again. INVALID_INPUT with maxAttempts above 1 or with retry.
 	AtMostOnce *bool `json:"atMostOnce,omitempty"`
+	// Accepts the result of an equal job: if a COMPLETED job of the account has the same model in the same version, prompt, params,
+	// seed and inputs, and its files still exist, the job is COMPLETED with that result as soon as it would be queued (reusedFrom). A
+	// request without a seed to a model that takes one equals none. INVALID_INPUT with atMostOnce and with draft.
+	Reuse *bool `json:"reuse,omitempty"`
+	// Up to 5 models that may render the job instead, in order: see docs/users/fallback.md. Each must accept prompt and params as they
+	// are. Null means the model's own list, [] none. INVALID_INPUT with atMostOnce and with draft.
+	Fallback []string `json:"fallback,omitzero"`
 	// After this number of losses of spot workers, a run continues on on-demand capacity only: 0 to 1000. With 0 it never runs on
 	// spot capacity. Null means no limit.
 	MaxPreemptions *int `json:"maxPreemptions,omitempty"`
@@ -4106,6 +5785,27 @@ type SubmitWorkflowInput struct {
 	Reuse *string `json:"reuse,omitempty"`
 }
 
+// What an agent says of the engines of a pool.
+type SyncEnginesInput struct {
+	// The name of the pool.
+	Pool string `json:"pool"`
+	// At most 100. Without reports, the call only asks. Reports of engines that the pool does not list are ignored.
+	Reports []EngineReport `json:"reports"`
+}
+
+// An agent says how a call ended. means is empty for a success, and otherwise a meaning of docs/users/provider-errors.md.
+type TellProviderInput struct {
+	Pool  string `json:"pool"`
+	Means string `json:"means"`
+	// 0 if there was no answer.
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Text   string `json:"text"`
+	Known  bool   `json:"known"`
+	// What Retry-After says. 0 to 3,600.
+	RetryAfterSeconds float64 `json:"retryAfterSeconds"`
+}
+
 // Service classes, highest first. A job may have its account's tier or a lower one. CRITICAL is for operators.
 type Tier string
 
@@ -4123,6 +5823,36 @@ var AllTier = []Tier{
 	TierPro,
 	TierFree,
 	TierBatch,
+}
+
+// TypeRetries includes the requested fields of the GraphQL type TypeRetries.
+type TypeRetries struct {
+	Type string `json:"type"`
+	// How many jobs were examined, and how many of them had more than one attempt.
+	Completed int `json:"completed"`
+	Retried   int `json:"retried"`
+	// How many attempts they had beyond the first: all, on average, and of one job.
+	Retries int     `json:"retries"`
+	Mean    float64 `json:"mean"`
+	Most    int     `json:"most"`
+	// When the first of them completed.
+	Since time.Time `json:"since"`
+}
+
+type UnknownSubmit string
+
+const (
+	// The job waits for an operator's decision (decideSubmit), and is given up after a time.
+	UnknownSubmitWait   UnknownSubmit = "WAIT"
+	UnknownSubmitGiveUp UnknownSubmit = "GIVE_UP"
+	// The job is submitted again, which may be paid twice.
+	UnknownSubmitPayAgain UnknownSubmit = "PAY_AGAIN"
+)
+
+var AllUnknownSubmit = []UnknownSubmit{
+	UnknownSubmitWait,
+	UnknownSubmitGiveUp,
+	UnknownSubmitPayAgain,
 }
 
 // UploadTarget includes the requested fields of the GraphQL type UploadTarget.
@@ -4229,9 +5959,12 @@ type Viewer struct {
 type WaitingCode string
 
 const (
+	// A budget of the account or the user is spent.
+	WaitingCodeBudget             WaitingCode = "BUDGET"
 	WaitingCodeNotBefore          WaitingCode = "NOT_BEFORE"
 	WaitingCodeDependency         WaitingCode = "DEPENDENCY"
 	WaitingCodeInput              WaitingCode = "INPUT"
+	WaitingCodeApproval           WaitingCode = "APPROVAL"
 	WaitingCodeHalted             WaitingCode = "HALTED"
 	WaitingCodeQueuePaused        WaitingCode = "QUEUE_PAUSED"
 	WaitingCodeNoPool             WaitingCode = "NO_POOL"
@@ -4242,12 +5975,20 @@ const (
 	WaitingCodePrice              WaitingCode = "PRICE"
 	WaitingCodeAccountRunningCap  WaitingCode = "ACCOUNT_RUNNING_CAP"
 	WaitingCodeQueueAhead         WaitingCode = "QUEUE_AHEAD"
+	// A hosted provider did not answer its submit: an operator decides.
+	WaitingCodeSubmitUnknown WaitingCode = "SUBMIT_UNKNOWN"
+	// All slots of the accounts at the hosted provider are taken.
+	WaitingCodeProviderSlot WaitingCode = "PROVIDER_SLOT"
+	// The hosted provider fails, refuses the key, or asked to wait.
+	WaitingCodeProviderAway WaitingCode = "PROVIDER_AWAY"
 )
 
 var AllWaitingCode = []WaitingCode{
+	WaitingCodeBudget,
 	WaitingCodeNotBefore,
 	WaitingCodeDependency,
 	WaitingCodeInput,
+	WaitingCodeApproval,
 	WaitingCodeHalted,
 	WaitingCodeQueuePaused,
 	WaitingCodeNoPool,
@@ -4258,6 +5999,9 @@ var AllWaitingCode = []WaitingCode{
 	WaitingCodePrice,
 	WaitingCodeAccountRunningCap,
 	WaitingCodeQueueAhead,
+	WaitingCodeSubmitUnknown,
+	WaitingCodeProviderSlot,
+	WaitingCodeProviderAway,
 }
 
 // WaitingJob includes the requested fields of the GraphQL type Job.
@@ -4281,6 +6025,27 @@ type WaitingReason struct {
 	Until  *time.Time `json:"until"`
 	// What a machine or its provider says, if that is the cause. Null unless the caller is an operator or a viewer.
 	Cause *string `json:"cause"`
+}
+
+// WantedEngine includes the requested fields of the GraphQL type WantedEngine.
+// The GraphQL type's documentation follows.
+//
+// held: it gets no new job, and its worker drains.
+type WantedEngine struct {
+	Url  string `json:"url"`
+	Held bool   `json:"held"`
+}
+
+// WantedEngines includes the requested fields of the GraphQL type WantedEngines.
+// The GraphQL type's documentation follows.
+//
+// The engines that a pool lists now.
+type WantedEngines struct {
+	Pool    string         `json:"pool"`
+	Kind    string         `json:"kind"`
+	Engines []WantedEngine `json:"engines"`
+	// How many workers an agent has for each engine: 1, or for a hosted provider as many as it takes jobs at a time.
+	Workers int `json:"workers"`
 }
 
 // WebhookDelivery includes the GraphQL fields of WebhookDelivery requested by the fragment WebhookDelivery.
@@ -4339,7 +6104,7 @@ type WebhookEndpoint struct {
 	Id     string        `json:"id"`
 	Url    string        `json:"url"`
 	Format WebhookFormat `json:"format"`
-	// job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled. In the format OPENAI: video.completed, video.failed.
+	// job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled, workflow.approval_requested. In the format OPENAI: video.completed, video.failed.
 	Events []string `json:"events"`
 	// Nothing is sent to a disabled endpoint. It is disabled after a response 410, if every try failed for 24 hours, or by disableWebhookEndpoint. enableWebhookEndpoint enables it.
 	Disabled       bool      `json:"disabled"`
@@ -4483,6 +6248,28 @@ type Workflow struct {
 	CompletedAt  *time.Time `json:"completedAt"`
 }
 
+// WorkflowApproval includes the requested fields of the GraphQL type Approval.
+// The GraphQL type's documentation follows.
+//
+// A node that waits until a person or a program picks one of its candidates, or rejects them.
+type WorkflowApproval struct {
+	Question   string              `json:"question"`
+	Candidates []ApprovalCandidate `json:"candidates"`
+	// When onTimeout applies if there is no answer.
+	ExpiresAt *time.Time `json:"expiresAt"`
+	// reject, approve or first, as in the params.
+	OnTimeout string `json:"onTimeout"`
+	// A page that shows the candidates, with buttons to answer. Whoever has this link can answer, once, without a login. Null
+	// unless an answer is awaited, and for a VIEWER.
+	Url      *string           `json:"url"`
+	Decision *ApprovalDecision `json:"decision"`
+	// Who answered: a key, a member, the link, or timeout.
+	DecidedBy *string `json:"decidedBy"`
+	Note      *string `json:"note"`
+	// The key or, if it is no node of this workflow, the id of the job that was picked.
+	Picked *string `json:"picked"`
+}
+
 // WorkflowCounts includes the requested fields of the GraphQL type WorkflowCounts.
 type WorkflowCounts struct {
 	Total     int `json:"total"`
@@ -4595,9 +6382,12 @@ type WorkflowJobInput struct {
 	// The nodes that must end first, in addition to those whose results it uses.
 	After []string `json:"after,omitempty"`
 	// The job. It cannot have an idempotencyKey. Its params can name results of other nodes, where they take files:
-	// {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}. Its prompt and its params can have values of
+	// {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}, and {{key.draft}} for an approval. Its prompt and its params can have values of
 	// their output: {{key.output.path}}.
-	Job             SubmitJobInput `json:"job"`
+	Job SubmitJobInput `json:"job"`
+	// The key of an approval whose candidates are drafts. The node continues the one that is picked: job has the drafts'
+	// model, and neither a prompt nor params.
+	Continues       *string        `json:"continues,omitempty"`
 	OnParentFailure *FailurePolicy `json:"onParentFailure,omitempty"`
 }
 
@@ -4608,8 +6398,10 @@ type WorkflowNode struct {
 	// An earlier workflow completed its job.
 	Reused bool `json:"reused"`
 	// When it was skipped: its dependents run as if it were COMPLETED.
-	SkippedAt *time.Time      `json:"skippedAt"`
-	Job       WorkflowNodeJob `json:"job"`
+	SkippedAt *time.Time `json:"skippedAt"`
+	// Its question and the answer, if its model is workflow.approval. Null for any other node.
+	Approval *WorkflowApproval `json:"approval"`
+	Job      WorkflowNodeJob   `json:"job"`
 }
 
 // WorkflowNodeJob includes the requested fields of the GraphQL type Job.
@@ -4682,6 +6474,11 @@ var AllWorkflowStatus = []WorkflowStatus{
 	WorkflowStatusCompleted,
 	WorkflowStatusFailed,
 	WorkflowStatusCancelled,
+}
+
+// __accountDeletionInput is used internally by genqlient
+type __accountDeletionInput struct {
+	AccountId string `json:"accountId"`
 }
 
 // __accountsInput is used internally by genqlient
@@ -4800,11 +6597,24 @@ type __applyScheduleInput struct {
 	Input ScheduleInput `json:"input"`
 }
 
+// __approveWorkflowJobInput is used internally by genqlient
+type __approveWorkflowJobInput struct {
+	Id   string  `json:"id"`
+	Key  string  `json:"key"`
+	Pick *string `json:"pick,omitempty"`
+	Note *string `json:"note,omitempty"`
+}
+
 // __auditLogInput is used internally by genqlient
 type __auditLogInput struct {
 	Target *string `json:"target,omitempty"`
 	First  *int    `json:"first,omitempty"`
 	After  *string `json:"after,omitempty"`
+}
+
+// __budgetsInput is used internally by genqlient
+type __budgetsInput struct {
+	Account *string `json:"account,omitempty"`
 }
 
 // __bulkOperationInput is used internally by genqlient
@@ -4869,6 +6679,15 @@ type __continueJobInput struct {
 	Id string `json:"id"`
 }
 
+// __costsInput is used internally by genqlient
+type __costsInput struct {
+	From    *time.Time `json:"from,omitempty"`
+	To      *time.Time `json:"to,omitempty"`
+	By      CostGroup  `json:"by"`
+	Account *string    `json:"account,omitempty"`
+	First   int        `json:"first"`
+}
+
 // __createAccountInput is used internally by genqlient
 type __createAccountInput struct {
 	Input AccountInput `json:"input"`
@@ -4894,6 +6713,11 @@ type __createMemberInput struct {
 	Role      Role    `json:"role"`
 	Name      *string `json:"name,omitempty"`
 	AccountId *string `json:"accountId,omitempty"`
+}
+
+// __createPoolInput is used internally by genqlient
+type __createPoolInput struct {
+	Input PoolInput `json:"input"`
 }
 
 // __createWebhookEndpointInput is used internally by genqlient
@@ -4923,6 +6747,18 @@ type __deadLettersInput struct {
 	Resolved     *bool                `json:"resolved,omitempty"`
 	First        *int                 `json:"first,omitempty"`
 	After        *string              `json:"after,omitempty"`
+}
+
+// __decideSubmitInput is used internally by genqlient
+type __decideSubmitInput struct {
+	Id       string         `json:"id"`
+	Decision SubmitDecision `json:"decision"`
+}
+
+// __deleteAccountInput is used internally by genqlient
+type __deleteAccountInput struct {
+	Id   string `json:"id"`
+	Name string `json:"name"`
 }
 
 // __deleteJobInput is used internally by genqlient
@@ -5005,6 +6841,11 @@ type __endSilenceInput struct {
 	Id string `json:"id"`
 }
 
+// __enterProviderInput is used internally by genqlient
+type __enterProviderInput struct {
+	Input EnterProviderInput `json:"input"`
+}
+
 // __estimateInput is used internally by genqlient
 type __estimateInput struct {
 	Input SubmitJobInput `json:"input"`
@@ -5045,9 +6886,20 @@ type __heartbeatInput struct {
 	Input HeartbeatInput `json:"input"`
 }
 
+// __holdEngineInput is used internally by genqlient
+type __holdEngineInput struct {
+	Pool string `json:"pool"`
+	Url  string `json:"url"`
+}
+
 // __idsInput is used internally by genqlient
 type __idsInput struct {
 	Prefix string `json:"prefix"`
+}
+
+// __importProviderPricesInput is used internally by genqlient
+type __importProviderPricesInput struct {
+	Input ImportProviderPricesInput `json:"input"`
 }
 
 // __jobAttemptsInput is used internally by genqlient
@@ -5266,6 +7118,96 @@ type __previewsInput struct {
 	Id string `json:"id"`
 }
 
+// __providerTasksInput is used internally by genqlient
+type __providerTasksInput struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	After int64     `json:"-"`
+	First int       `json:"first"`
+}
+
+func (v *__providerTasksInput) UnmarshalJSON(b []byte) error {
+
+	if string(b) == "null" {
+		return nil
+	}
+
+	var firstPass struct {
+		*__providerTasksInput
+		After json.RawMessage `json:"after"`
+		graphql.NoUnmarshalJSON
+	}
+	firstPass.__providerTasksInput = v
+
+	err := json.Unmarshal(b, &firstPass)
+	if err != nil {
+		return err
+	}
+
+	{
+		dst := &v.After
+		src := firstPass.After
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal __providerTasksInput.After: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+type __premarshal__providerTasksInput struct {
+	From time.Time `json:"from"`
+
+	To time.Time `json:"to"`
+
+	After json.RawMessage `json:"after"`
+
+	First int `json:"first"`
+}
+
+func (v *__providerTasksInput) MarshalJSON() ([]byte, error) {
+	premarshaled, err := v.__premarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(premarshaled)
+}
+
+func (v *__providerTasksInput) __premarshalJSON() (*__premarshal__providerTasksInput, error) {
+	var retval __premarshal__providerTasksInput
+
+	retval.From = v.From
+	retval.To = v.To
+	{
+
+		dst := &retval.After
+		src := v.After
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal __providerTasksInput.After: %w", err)
+		}
+	}
+	retval.First = v.First
+	return &retval, nil
+}
+
+// __providerWebhookInput is used internally by genqlient
+type __providerWebhookInput struct {
+	JobId string `json:"jobId"`
+}
+
+// __providerWebhooksInput is used internally by genqlient
+type __providerWebhooksInput struct {
+	JobId string `json:"jobId"`
+}
+
 // __quarantineWorkerInput is used internally by genqlient
 type __quarantineWorkerInput struct {
 	Id      string `json:"id"`
@@ -5309,6 +7251,13 @@ type __rejectCheckpointInput struct {
 	Reason       string `json:"reason"`
 }
 
+// __rejectWorkflowJobInput is used internally by genqlient
+type __rejectWorkflowJobInput struct {
+	Id   string  `json:"id"`
+	Key  string  `json:"key"`
+	Note *string `json:"note,omitempty"`
+}
+
 // __releaseJobInput is used internally by genqlient
 type __releaseJobInput struct {
 	Input ReleaseJobInput `json:"input"`
@@ -5316,6 +7265,11 @@ type __releaseJobInput struct {
 
 // __releaseQuarantineInput is used internally by genqlient
 type __releaseQuarantineInput struct {
+	Id string `json:"id"`
+}
+
+// __removeBudgetInput is used internally by genqlient
+type __removeBudgetInput struct {
 	Id string `json:"id"`
 }
 
@@ -5328,6 +7282,11 @@ type __removeModelInput struct {
 // __reportProgressInput is used internally by genqlient
 type __reportProgressInput struct {
 	Input ProgressInput `json:"input"`
+}
+
+// __reportsInput is used internally by genqlient
+type __reportsInput struct {
+	Days int `json:"days"`
 }
 
 // __requestInputUploadInput is used internally by genqlient
@@ -5416,6 +7375,11 @@ type __resetMemberPasswordInput struct {
 	Id string `json:"id"`
 }
 
+// __resetProviderInput is used internally by genqlient
+type __resetProviderInput struct {
+	PoolId string `json:"poolId"`
+}
+
 // __restoreModelInput is used internally by genqlient
 type __restoreModelInput struct {
 	Name string `json:"name"`
@@ -5424,6 +7388,12 @@ type __restoreModelInput struct {
 // __resumeBulkOperationInput is used internally by genqlient
 type __resumeBulkOperationInput struct {
 	Id string `json:"id"`
+}
+
+// __resumeEngineInput is used internally by genqlient
+type __resumeEngineInput struct {
+	Pool string `json:"pool"`
+	Url  string `json:"url"`
 }
 
 // __resumeInput is used internally by genqlient
@@ -5502,6 +7472,11 @@ type __setBucketKeysInput struct {
 	Keys BucketKeysInput `json:"keys"`
 }
 
+// __setBudgetInput is used internally by genqlient
+type __setBudgetInput struct {
+	Input BudgetInput `json:"input"`
+}
+
 // __setJobPriorityInput is used internally by genqlient
 type __setJobPriorityInput struct {
 	Id       string `json:"id"`
@@ -5545,6 +7520,12 @@ type __startBulkOperationInput struct {
 	Eligible       *bool      `json:"eligible,omitempty"`
 	IdempotencyKey *string    `json:"idempotencyKey,omitempty"`
 	Priority       *int       `json:"priority,omitempty"`
+}
+
+// __statementInput is used internally by genqlient
+type __statementInput struct {
+	Month   string  `json:"month"`
+	Account *string `json:"account,omitempty"`
 }
 
 // __storeHandleInput is used internally by genqlient
@@ -5657,9 +7638,19 @@ type __submitWorkflowInput struct {
 	Input SubmitWorkflowInput `json:"input"`
 }
 
+// __syncEnginesInput is used internally by genqlient
+type __syncEnginesInput struct {
+	Input SyncEnginesInput `json:"input"`
+}
+
 // __takesInput is used internally by genqlient
 type __takesInput struct {
 	Id string `json:"id"`
+}
+
+// __tellProviderInput is used internally by genqlient
+type __tellProviderInput struct {
+	Input TellProviderInput `json:"input"`
 }
 
 // __terminateWorkerInput is used internally by genqlient
@@ -5733,6 +7724,18 @@ type __workflowsInput struct {
 	After  *string          `json:"after,omitempty"`
 }
 
+// accountDeletionResponse is returned by accountDeletion on success.
+type accountDeletionResponse struct {
+	// The deletion of an account, by the id of the account.
+	AccountDeletion *AccountDeletion `json:"accountDeletion"`
+}
+
+// accountDeletionsResponse is returned by accountDeletions on success.
+type accountDeletionsResponse struct {
+	// The newest 100 deletions, newest first.
+	AccountDeletions []AccountDeletion `json:"accountDeletions"`
+}
+
 // accountsResponse is returned by accounts on success.
 type accountsResponse struct {
 	// Newest first.
@@ -5799,6 +7802,13 @@ type applyScheduleResponse struct {
 	ApplySchedule Schedule `json:"applySchedule"`
 }
 
+// approveWorkflowJobResponse is returned by approveWorkflowJob on success.
+type approveWorkflowJobResponse struct {
+	// Picks a candidate of a node that waits for an answer: by its key or the id of its job. pick can be left out if only one is
+	// complete. The same answer again changes nothing. CONFLICT if the node does not wait, or has another answer.
+	ApproveWorkflowJob Workflow `json:"approveWorkflowJob"`
+}
+
 // attentionResponse is returned by attention on success.
 type attentionResponse struct {
 	// What an operator should look at, the most urgent first. The overview of the console and `reelay top` show it.
@@ -5809,6 +7819,12 @@ type attentionResponse struct {
 type auditLogResponse struct {
 	// Newest first. target, actor and action must be equal; since and until bound the time.
 	AuditLog AuditPage `json:"auditLog"`
+}
+
+// budgetsResponse is returned by budgets on success.
+type budgetsResponse struct {
+	// Budgets with their use: of all accounts or of one for operators and viewers, and its own for an account.
+	Budgets []Budget `json:"budgets"`
 }
 
 // bulkOperationResponse is returned by bulkOperation on success.
@@ -5871,6 +7887,13 @@ type continueJobResponse struct {
 	ContinueJob Submission `json:"continueJob"`
 }
 
+// costsResponse is returned by costs on success.
+type costsResponse struct {
+	// What attempts cost, over whole days in UTC: from the day of from until before that of to, by default the last 30 days. Operators
+	// and viewers have the costs of all accounts, or of one; an account has its own.
+	Costs CostReport `json:"costs"`
+}
+
 // createAccountResponse is returned by createAccount on success.
 type createAccountResponse struct {
 	CreateAccount Account `json:"createAccount"`
@@ -5891,6 +7914,11 @@ type createBucketEndpointResponse struct {
 type createMemberResponse struct {
 	// role is VIEWER, OPERATOR or ADMIN. Without accountId, the member belongs to the caller's account. CONFLICT for a known e-mail address.
 	CreateMember MemberInvitation `json:"createMember"`
+}
+
+// createPoolResponse is returned by createPool on success.
+type createPoolResponse struct {
+	CreatePool Pool `json:"createPool"`
 }
 
 // createWebhookEndpointResponse is returned by createWebhookEndpoint on success.
@@ -6422,6 +8450,21 @@ type deadLettersResponse struct {
 	DeadLetters DeadLetterPage `json:"deadLetters"`
 }
 
+// decideSubmitResponse is returned by decideSubmit on success.
+type decideSubmitResponse struct {
+	// Ends the wait of a job whose submit a hosted provider did not answer (SUBMIT_UNKNOWN). CONFLICT for a job that does not wait
+	// for that.
+	DecideSubmit Job `json:"decideSubmit"`
+}
+
+// deleteAccountResponse is returned by deleteAccount on success.
+type deleteAccountResponse struct {
+	// Deletes an account with all its data. At once its keys are refused, and nothing new of it is accepted. The rest is deleted
+	// by the server, in steps: follow accountDeletion. This cannot be undone, and not be stopped. name must be the account's name.
+	// A repeated call returns the same deletion. The own account, and the one with the last valid ADMIN key, are refused.
+	DeleteAccount AccountDeletion `json:"deleteAccount"`
+}
+
 // deleteJobResponse is returned by deleteJob on success.
 type deleteJobResponse struct {
 	// Permanently deletes the job's prompt and artifacts. The row stays, redacted. CONFLICT if the job has not ended. A job that is already deleted is returned as it is.
@@ -6510,6 +8553,12 @@ type endSilenceResponse struct {
 	EndSilence AlertSilence `json:"endSilence"`
 }
 
+// enterProviderResponse is returned by enterProvider on success.
+type enterProviderResponse struct {
+	// Asks whether a call may be made at the hosted provider of a pool, within the limits of its account.
+	EnterProvider ProviderTurn `json:"enterProvider"`
+}
+
 // estimateResponse is returned by estimate on success.
 type estimateResponse struct {
 	// Estimates a submit with this input. Nothing is submitted.
@@ -6559,11 +8608,24 @@ type heartbeatResponse struct {
 	Heartbeat HeartbeatPayload `json:"heartbeat"`
 }
 
+// holdEngineResponse is returned by holdEngine on success.
+type holdEngineResponse struct {
+	// Takes an engine of a pool out of service: its worker finishes its job and leaves.
+	HoldEngine Engine `json:"holdEngine"`
+}
+
 // idsResponse is returned by ids on success.
 type idsResponse struct {
 	// The ids that begin with a prefix, such as job_01937d3e: its kind, and at least 6 hex digits, with or without a UUID's hyphens.
 	// The oldest first, at most 10. Only ids that the caller may see. Kinds: job, wrk, acc, pol, key, dead, bulk, whk, whd.
 	Ids []string `json:"ids"`
+}
+
+// importProviderPricesResponse is returned by importProviderPrices on success.
+type importProviderPricesResponse struct {
+	// Adds the prices of a file, all or none. INVALID_INPUT lists its problems with their lines. A price that the book has from the same
+	// time is not changed: another one is a CONFLICT. What jobs have cost until now stays, also if a price begins in the past.
+	ImportProviderPrices []ProviderPriceChange `json:"importProviderPrices"`
 }
 
 // jobAttemptsJob includes the requested fields of the GraphQL type Job.
@@ -7200,6 +9262,32 @@ type previewsResponse struct {
 	Job *previewsJob `json:"job"`
 }
 
+// priceBookResponse is returned by priceBook on success.
+type priceBookResponse struct {
+	// What hosted providers charge.
+	PriceBook PriceBook `json:"priceBook"`
+}
+
+// providerTasksResponse is returned by providerTasks on success.
+type providerTasksResponse struct {
+	// The work of hosted providers whose fees were entered from from until before to, at most a day later, after an entry. The oldest
+	// entry first.
+	ProviderTasks []ProviderTask `json:"providerTasks"`
+}
+
+// providerWebhookResponse is returned by providerWebhook on success.
+type providerWebhookResponse struct {
+	// Where the hosted provider of a job may send webhooks about it, while a worker has the job.
+	ProviderWebhook string `json:"providerWebhook"`
+}
+
+// providerWebhooksResponse is returned by providerWebhooks on success.
+type providerWebhooksResponse struct {
+	// How many webhooks the hosted provider of a job has sent about it, with each new one, at most once a second. Each asks for a
+	// poll now. Ends when no worker has the job. Requires an enrolment key.
+	ProviderWebhooks int `json:"providerWebhooks"`
+}
+
 // quarantineWorkerResponse is returned by quarantineWorker on success.
 type quarantineWorkerResponse struct {
 	// Quarantines the worker's host for that many minutes (1 to 43,200). No worker on the machine gets a job, nor does one that registers there later. A running job continues.
@@ -7244,6 +9332,12 @@ type rejectCheckpointResponse struct {
 	RejectCheckpoint HeartbeatPayload `json:"rejectCheckpoint"`
 }
 
+// rejectWorkflowJobResponse is returned by rejectWorkflowJob on success.
+type rejectWorkflowJobResponse struct {
+	// Rejects the candidates of a node that waits for an answer: it fails. CONFLICT if it does not wait, or was approved.
+	RejectWorkflowJob Workflow `json:"rejectWorkflowJob"`
+}
+
 // releaseJobResponse is returned by releaseJob on success.
 type releaseJobResponse struct {
 	// Releases the job (preemption, drain, a CHECKPOINT directive). It is queued again at once, and resumes from its newest checkpoint.
@@ -7254,6 +9348,12 @@ type releaseJobResponse struct {
 type releaseQuarantineResponse struct {
 	// Ends the quarantine of the worker's host, whether an operator or Reelay started it. It does nothing to a host that is not in quarantine.
 	ReleaseQuarantine Worker `json:"releaseQuarantine"`
+}
+
+// removeBudgetResponse is returned by removeBudget on success.
+type removeBudgetResponse struct {
+	// Jobs that it held back start.
+	RemoveBudget string `json:"removeBudget"`
 }
 
 // removeModelResponse is returned by removeModel on success.
@@ -7274,6 +9374,12 @@ type reportProgressResponse struct {
 	ReportProgress HeartbeatPayload `json:"reportProgress"`
 }
 
+// reportsResponse is returned by reports on success.
+type reportsResponse struct {
+	// For operators and viewers. days is 1 to 90.
+	Reports Reports `json:"reports"`
+}
+
 // requestInputUploadResponse is returned by requestInputUpload on success.
 type requestInputUploadResponse struct {
 	// Returns a link to upload a file to: an image (JPEG, PNG or WebP, up to 20 MB), or a video (MP4, WebM) or sound (MP3, M4A, WAV, FLAC, Ogg) of up to 500 MB. Then pass the artifact's id as a parameter that names files, such as params.referenceImage. A file that no job uses within a day is deleted.
@@ -7292,6 +9398,12 @@ type resetMemberPasswordResponse struct {
 	ResetMemberPassword MemberInvitation `json:"resetMemberPassword"`
 }
 
+// resetProviderResponse is returned by resetProvider on success.
+type resetProviderResponse struct {
+	// Closes the circuit of a pool's hosted provider and ends its pause, when the cause is gone: calls are made again.
+	ResetProvider Pool `json:"resetProvider"`
+}
+
 // restoreModelResponse is returned by restoreModel on success.
 type restoreModelResponse struct {
 	// Puts back a model or an alias that was removed, with its last version. NOT_FOUND if there never was one, CONFLICT if it is there.
@@ -7301,6 +9413,12 @@ type restoreModelResponse struct {
 // resumeBulkOperationResponse is returned by resumeBulkOperation on success.
 type resumeBulkOperationResponse struct {
 	ResumeBulkOperation BulkOperation `json:"resumeBulkOperation"`
+}
+
+// resumeEngineResponse is returned by resumeEngine on success.
+type resumeEngineResponse struct {
+	// Puts an engine back into service.
+	ResumeEngine Engine `json:"resumeEngine"`
 }
 
 // resumePoolResponse is returned by resumePool on success.
@@ -7401,6 +9519,12 @@ type setBucketKeysResponse struct {
 	SetBucketKeys WebhookEndpoint `json:"setBucketKeys"`
 }
 
+// setBudgetResponse is returned by setBudget on success.
+type setBudgetResponse struct {
+	// Accepted jobs stay accepted: a limit below what is reserved for them refuses new jobs only.
+	SetBudget Budget `json:"setBudget"`
+}
+
 // setJobPriorityResponse is returned by setJobPriority on success.
 type setJobPriorityResponse struct {
 	// Changes the job's order among the account's jobs of its lane, from -100 to 100: a waiting job at once, a running one when it
@@ -7443,6 +9567,13 @@ type startBulkOperationResponse struct {
 	StartBulkOperation BulkOperation `json:"startBulkOperation"`
 }
 
+// statementResponse is returned by statement on success.
+type statementResponse struct {
+	// What an account pays for a month such as 2026-10 in its time zone. An account has its own; operators and viewers can give another's id. NOT_FOUND
+	// for an unknown account, and INVALID_INPUT for a month that has not begun.
+	Statement Statement `json:"statement"`
+}
+
 // storeHandleResponse is returned by storeHandle on success.
 type storeHandleResponse struct {
 	// Keeps a text of up to 2,000 bytes that names work that continues outside the worker, such as the id of a job on another server, for the next lease of the job. An empty value clears it, as does the end of the job.
@@ -7477,10 +9608,23 @@ type submitWorkflowResponse struct {
 	SubmitWorkflow Workflow `json:"submitWorkflow"`
 }
 
+// syncEnginesResponse is returned by syncEngines on success.
+type syncEnginesResponse struct {
+	// Stores what an agent says of the engines of a pool, and returns the engines that the pool lists now. Agents call it with their enrolment
+	// key every few seconds: an engine that was not reported for a minute is UNKNOWN. While there is no such pool, the answer is UNAVAILABLE.
+	SyncEngines WantedEngines `json:"syncEngines"`
+}
+
 // takesResponse is returned by takes on success.
 type takesResponse struct {
 	// The drafts of one submitTakes, in the order of their seeds. Empty for an unknown id.
 	Takes []Job `json:"takes"`
+}
+
+// tellProviderResponse is returned by tellProvider on success.
+type tellProviderResponse struct {
+	// Says how a call at the hosted provider of a pool ended.
+	TellProvider bool `json:"tellProvider"`
 }
 
 // terminateWorkerResponse is returned by terminateWorker on success.
@@ -7560,6 +9704,106 @@ type workflowsResponse struct {
 	Workflows WorkflowPage `json:"workflows"`
 }
 
+// The query executed by accountDeletion.
+const accountDeletion_Operation = `
+query accountDeletion ($accountId: ID!) {
+	accountDeletion(accountId: $accountId) {
+		... AccountDeletion
+	}
+}
+fragment AccountDeletion on AccountDeletion {
+	accountId
+	name
+	startedAt
+	doing
+	jobsLeft
+	unfinishedJobs
+	deleted {
+		kind
+		count
+	}
+	kept {
+		kind
+		count
+	}
+	finishedAt
+	objectsGoneAt
+}
+`
+
+func accountDeletion(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	accountId string,
+) (data_ *accountDeletionResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "accountDeletion",
+		Query:  accountDeletion_Operation,
+		Variables: &__accountDeletionInput{
+			AccountId: accountId,
+		},
+	}
+
+	data_ = &accountDeletionResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by accountDeletions.
+const accountDeletions_Operation = `
+query accountDeletions {
+	accountDeletions {
+		... AccountDeletion
+	}
+}
+fragment AccountDeletion on AccountDeletion {
+	accountId
+	name
+	startedAt
+	doing
+	jobsLeft
+	unfinishedJobs
+	deleted {
+		kind
+		count
+	}
+	kept {
+		kind
+		count
+	}
+	finishedAt
+	objectsGoneAt
+}
+`
+
+func accountDeletions(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *accountDeletionsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "accountDeletions",
+		Query:  accountDeletions_Operation,
+	}
+
+	data_ = &accountDeletionsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by accounts.
 const accounts_Operation = `
 query accounts ($first: Int, $after: String) {
@@ -7582,6 +9826,8 @@ fragment Account on Account {
 	maxRunning
 	submitsPerMinute
 	draftsKeptHours
+	timeZone
+	closedAt
 }
 fragment PageInfo on PageInfo {
 	hasNextPage
@@ -8083,6 +10329,65 @@ func applySchedule(
 	return data_, err_
 }
 
+// The mutation executed by approveWorkflowJob.
+const approveWorkflowJob_Operation = `
+mutation approveWorkflowJob ($id: ID!, $key: String!, $pick: String, $note: String) {
+	approveWorkflowJob(id: $id, key: $key, pick: $pick, note: $note) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func approveWorkflowJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	key string,
+	pick *string,
+	note *string,
+) (data_ *approveWorkflowJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "approveWorkflowJob",
+		Query:  approveWorkflowJob_Operation,
+		Variables: &__approveWorkflowJobInput{
+			Id:   id,
+			Key:  key,
+			Pick: pick,
+			Note: note,
+		},
+	}
+
+	data_ = &approveWorkflowJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by attention.
 const attention_Operation = `
 query attention {
@@ -8168,6 +10473,63 @@ func auditLog(
 	}
 
 	data_ = &auditLogResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by budgets.
+const budgets_Operation = `
+query budgets ($account: ID) {
+	budgets(account: $account) {
+		... Budget
+	}
+}
+fragment Budget on Budget {
+	id
+	account {
+		id
+		name
+	}
+	scope
+	userId
+	period
+	limitUsd
+	hard
+	atLimit
+	unknown
+	use {
+		userId
+		startsAt
+		endsAt
+		spentUsd
+		reservedUsd
+		leftUsd
+		percent
+	}
+}
+`
+
+func budgets(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	account *string,
+) (data_ *budgetsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "budgets",
+		Query:  budgets_Operation,
+		Variables: &__budgetsInput{
+			Account: account,
+		},
+	}
+
+	data_ = &budgetsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -8398,6 +10760,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -8415,6 +10785,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -8446,6 +10819,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -8842,6 +11216,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -8859,6 +11241,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -8890,6 +11275,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -8946,6 +11332,74 @@ func continueJob(
 	return data_, err_
 }
 
+// The query executed by costs.
+const costs_Operation = `
+query costs ($from: Time, $to: Time, $by: CostGroup!, $account: ID, $first: Int!) {
+	costs(from: $from, to: $to, by: $by, account: $account, first: $first) {
+		from
+		to
+		total {
+			... CostRow
+		}
+		rows {
+			... CostRow
+		}
+		more
+		machines {
+			class
+			seconds
+			usd
+		}
+	}
+}
+fragment CostRow on CostRow {
+	key
+	name
+	attempts
+	completed
+	usefulSeconds
+	wastedSeconds
+	chargedUsd
+	costUsd
+	wastedUsd
+	costPerVideoUsd
+	unpriced
+}
+`
+
+func costs(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	from *time.Time,
+	to *time.Time,
+	by CostGroup,
+	account *string,
+	first int,
+) (data_ *costsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "costs",
+		Query:  costs_Operation,
+		Variables: &__costsInput{
+			From:    from,
+			To:      to,
+			By:      by,
+			Account: account,
+			First:   first,
+		},
+	}
+
+	data_ = &costsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by createAccount.
 const createAccount_Operation = `
 mutation createAccount ($input: AccountInput!) {
@@ -8961,6 +11415,8 @@ fragment Account on Account {
 	maxRunning
 	submitsPerMinute
 	draftsKeptHours
+	timeZone
+	closedAt
 }
 `
 
@@ -9124,6 +11580,186 @@ func createMember(
 	}
 
 	data_ = &createMemberResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by createPool.
+const createPool_Operation = `
+mutation createPool ($input: PoolInput!) {
+	createPool(input: $input) {
+		... Pool
+	}
+}
+fragment Pool on Pool {
+	id
+	name
+	provider
+	region
+	gpuType
+	capacityClass
+	models
+	followsCatalogue
+	engineKind
+	engines {
+		... Engine
+	}
+	providerAccount {
+		kind
+		title
+		apiVersion
+		state
+		reason
+		until
+		concurrent
+		slotsTaken
+		perMinute
+		callsInMinute
+		onUnknownSubmit
+		unknownSubmits
+		slots {
+			jobId
+			takenAt
+			expiresAt
+		}
+		errors {
+			status
+			code
+			means
+			known
+			count
+			lastAt
+			text
+		}
+	}
+	minWorkers
+	maxWorkers
+	warmWorkers
+	tiers
+	zones
+	machineType
+	scaleDownCooldownSeconds
+	bootLimitSeconds
+	pricePerHourUsd
+	price {
+		pricePerHourUsd
+		source
+		at
+		stale
+		problem
+		ahead {
+			from
+			pricePerHourUsd
+		}
+	}
+	paid {
+		class
+		seconds
+		usd
+	}
+	lossesPerHour
+	advice {
+		at
+		pricePerHourUsd
+		preempted
+		obtainability
+		uptimeSeconds
+		problem
+	}
+	priceSource
+	maxPricePerHourUsd
+	accounts
+	yieldingTiers
+	workersPerMachine
+	gpusPerWorker
+	holdOnFailure
+	activeHours
+	settings
+	paused
+	pausedAt
+	pausedBy
+	state
+	warnings
+	backoffUntil
+	backoffReason
+	growBy
+	bootFailures
+	bootFailure
+	bootRetryAt
+	providerProblem
+	providerProblemSince
+	desired
+	booting
+	idle
+	busy
+	draining
+	paidWorkers
+	checkpointPlans {
+		model
+		saveSeconds
+		saves
+		losses
+		busyHours
+		hoursBetweenLosses
+		intervalSeconds
+		overhead
+	}
+	modelLoads {
+		model
+		loadSeconds
+		fetchSeconds
+		fetches
+		loads
+	}
+}
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
+`
+
+func createPool(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input PoolInput,
+) (data_ *createPoolResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "createPool",
+		Query:  createPool_Operation,
+		Variables: &__createPoolInput{
+			Input: input,
+		},
+	}
+
+	data_ = &createPoolResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -9393,10 +12029,10 @@ func deadLetters(
 	return data_, err_
 }
 
-// The mutation executed by deleteJob.
-const deleteJob_Operation = `
-mutation deleteJob ($id: ID!) {
-	deleteJob(id: $id) {
+// The mutation executed by decideSubmit.
+const decideSubmit_Operation = `
+mutation decideSubmit ($id: ID!, $decision: SubmitDecision!) {
+	decideSubmit(id: $id, decision: $decision) {
 		... Job
 	}
 }
@@ -9420,6 +12056,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -9437,6 +12081,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -9468,6 +12115,206 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
+}
+fragment Progress on Progress {
+	percent
+	phase
+	message
+	step
+	totalSteps
+	frame
+	totalFrames
+	etaSeconds
+	updatedAt
+}
+fragment Artifact on Artifact {
+	id
+	type
+	sizeBytes
+	checksum
+	contentType
+	url(expiresInSeconds: 3600)
+	metadata
+	createdAt
+}
+fragment Cancellation on Cancellation {
+	by
+	reason
+	requestedAt
+	deliveredAt
+	stoppedAt
+}
+`
+
+func decideSubmit(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	decision SubmitDecision,
+) (data_ *decideSubmitResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "decideSubmit",
+		Query:  decideSubmit_Operation,
+		Variables: &__decideSubmitInput{
+			Id:       id,
+			Decision: decision,
+		},
+	}
+
+	data_ = &decideSubmitResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by deleteAccount.
+const deleteAccount_Operation = `
+mutation deleteAccount ($id: ID!, $name: String!) {
+	deleteAccount(id: $id, name: $name) {
+		... AccountDeletion
+	}
+}
+fragment AccountDeletion on AccountDeletion {
+	accountId
+	name
+	startedAt
+	doing
+	jobsLeft
+	unfinishedJobs
+	deleted {
+		kind
+		count
+	}
+	kept {
+		kind
+		count
+	}
+	finishedAt
+	objectsGoneAt
+}
+`
+
+func deleteAccount(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	name string,
+) (data_ *deleteAccountResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "deleteAccount",
+		Query:  deleteAccount_Operation,
+		Variables: &__deleteAccountInput{
+			Id:   id,
+			Name: name,
+		},
+	}
+
+	data_ = &deleteAccountResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by deleteJob.
+const deleteJob_Operation = `
+mutation deleteJob ($id: ID!) {
+	deleteJob(id: $id) {
+		... Job
+	}
+}
+fragment Job on Job {
+	id
+	type
+	model
+	modelVersion
+	alias
+	status
+	progress {
+		... Progress
+	}
+	tier
+	lane
+	run
+	priority
+	params
+	metadata
+	userId
+	attemptNo
+	maxAttempts
+	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
+	maxPreemptions
+	preemptions
+	finishBy
+	late
+	maxPricePerHour
+	onDemandOnly
+	hasHandle
+	result {
+		... Artifact
+	}
+	output
+	cancellation {
+		... Cancellation
+	}
+	failureClass
+	failureReason
+	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
+	runAt
+	expiresAt
+	waitedSeconds
+	ranSeconds
+	time {
+		delayedSeconds
+		queuedSeconds
+		pausedSeconds
+		backoffSeconds
+		heldSeconds
+		totalSeconds
+	}
+	createdAt
+	startedAt
+	completedAt
+	deletedAt
+	draft {
+		steps
+		keptUntil
+		preview {
+			... Artifact
+		}
+		continuedBy {
+			id
+			status
+		}
+		takes
+	}
+	continues {
+		id
+	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -10157,6 +13004,42 @@ func endSilence(
 	return data_, err_
 }
 
+// The mutation executed by enterProvider.
+const enterProvider_Operation = `
+mutation enterProvider ($input: EnterProviderInput!) {
+	enterProvider(input: $input) {
+		waitSeconds
+		reason
+		tell
+	}
+}
+`
+
+func enterProvider(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input EnterProviderInput,
+) (data_ *enterProviderResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "enterProvider",
+		Query:  enterProvider_Operation,
+		Variables: &__enterProviderInput{
+			Input: input,
+		},
+	}
+
+	data_ = &enterProviderResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by estimate.
 const estimate_Operation = `
 query estimate ($input: SubmitJobInput!) {
@@ -10164,7 +13047,9 @@ query estimate ($input: SubmitJobInput!) {
 		waitSeconds
 		waitSecondsP90
 		renderSeconds
+		costUsd
 		position
+		reusedFrom
 	}
 }
 `
@@ -10350,6 +13235,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -10367,6 +13260,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -10398,6 +13294,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Workflow on Workflow {
 	id
@@ -10509,6 +13406,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -10526,6 +13431,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -10557,6 +13465,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Workflow on Workflow {
 	id
@@ -10764,6 +13673,67 @@ func heartbeat(
 	return data_, err_
 }
 
+// The mutation executed by holdEngine.
+const holdEngine_Operation = `
+mutation holdEngine ($pool: ID!, $url: String!) {
+	holdEngine(pool: $pool, url: $url) {
+		... Engine
+	}
+}
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
+`
+
+func holdEngine(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	pool string,
+	url string,
+) (data_ *holdEngineResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "holdEngine",
+		Query:  holdEngine_Operation,
+		Variables: &__holdEngineInput{
+			Pool: pool,
+			Url:  url,
+		},
+	}
+
+	data_ = &holdEngineResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by ids.
 const ids_Operation = `
 query ids ($prefix: String!) {
@@ -10786,6 +13756,57 @@ func ids(
 	}
 
 	data_ = &idsResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by importProviderPrices.
+const importProviderPrices_Operation = `
+mutation importProviderPrices ($input: ImportProviderPricesInput!) {
+	importProviderPrices(input: $input) {
+		added
+		price {
+			... ProviderPrice
+		}
+		warning
+	}
+}
+fragment ProviderPrice on ProviderPrice {
+	provider
+	model
+	since
+	until
+	enteredAt
+	rules {
+		resolution
+		audio
+		perSecondUsd
+		perCallUsd
+	}
+}
+`
+
+func importProviderPrices(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input ImportProviderPricesInput,
+) (data_ *importProviderPricesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "importProviderPrices",
+		Query:  importProviderPrices_Operation,
+		Variables: &__importProviderPricesInput{
+			Input: input,
+		},
+	}
+
+	data_ = &importProviderPricesResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -10824,6 +13845,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -10841,6 +13870,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -10872,6 +13904,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -10958,6 +13991,8 @@ fragment Attempt on Attempt {
 	}
 	gpuSeconds
 	wastedGpuSeconds
+	costUsd
+	wastedCostUsd
 	startedAt
 	endedAt
 }
@@ -11026,6 +14061,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -11043,6 +14086,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -11074,6 +14120,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -11348,6 +14395,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -11365,6 +14420,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -11396,6 +14454,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment WaitingReason on WaitingReason {
 	code
@@ -11425,6 +14484,8 @@ fragment Attempt on Attempt {
 	}
 	gpuSeconds
 	wastedGpuSeconds
+	costUsd
+	wastedCostUsd
 	startedAt
 	endedAt
 }
@@ -11518,6 +14579,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -11535,6 +14604,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -11566,6 +14638,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -11781,6 +14854,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -11798,6 +14879,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -11829,6 +14913,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -11948,6 +15033,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -11965,6 +15058,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -11996,6 +15092,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -12327,6 +15424,7 @@ fragment Model on Model {
 	retry {
 		... ModelRetry
 	}
+	fallback
 	drafts {
 		stepsParam
 		stepsPerSecond
@@ -12548,6 +15646,7 @@ fragment Model on Model {
 	retry {
 		... ModelRetry
 	}
+	fallback
 	drafts {
 		stepsParam
 		stepsPerSecond
@@ -12839,6 +15938,39 @@ fragment Pool on Pool {
 	gpuType
 	capacityClass
 	models
+	followsCatalogue
+	engineKind
+	engines {
+		... Engine
+	}
+	providerAccount {
+		kind
+		title
+		apiVersion
+		state
+		reason
+		until
+		concurrent
+		slotsTaken
+		perMinute
+		callsInMinute
+		onUnknownSubmit
+		unknownSubmits
+		slots {
+			jobId
+			takenAt
+			expiresAt
+		}
+		errors {
+			status
+			code
+			means
+			known
+			count
+			lastAt
+			text
+		}
+	}
 	minWorkers
 	maxWorkers
 	warmWorkers
@@ -12919,6 +16051,31 @@ fragment Pool on Pool {
 		loads
 	}
 }
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
 `
 
 func pausePool(
@@ -12972,6 +16129,12 @@ fragment Queue on Queue {
 	workersWithoutPool
 	atMaximum
 	drainCause
+	providerWait {
+		jobs
+		code
+		message
+		change
+	}
 	paused
 	pause {
 		... QueuePause
@@ -13197,6 +16360,39 @@ fragment Pool on Pool {
 	gpuType
 	capacityClass
 	models
+	followsCatalogue
+	engineKind
+	engines {
+		... Engine
+	}
+	providerAccount {
+		kind
+		title
+		apiVersion
+		state
+		reason
+		until
+		concurrent
+		slotsTaken
+		perMinute
+		callsInMinute
+		onUnknownSubmit
+		unknownSubmits
+		slots {
+			jobId
+			takenAt
+			expiresAt
+		}
+		errors {
+			status
+			code
+			means
+			known
+			count
+			lastAt
+			text
+		}
+	}
 	minWorkers
 	maxWorkers
 	warmWorkers
@@ -13275,6 +16471,31 @@ fragment Pool on Pool {
 		fetchSeconds
 		fetches
 		loads
+	}
+}
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
 	}
 }
 `
@@ -13429,6 +16650,191 @@ func previews(
 	return data_, err_
 }
 
+// The query executed by priceBook.
+const priceBook_Operation = `
+query priceBook {
+	priceBook {
+		models {
+			model
+			provider
+			providerModel
+			price {
+				... ProviderPrice
+			}
+			problem
+		}
+		prices {
+			... ProviderPrice
+		}
+	}
+}
+fragment ProviderPrice on ProviderPrice {
+	provider
+	model
+	since
+	until
+	enteredAt
+	rules {
+		resolution
+		audio
+		perSecondUsd
+		perCallUsd
+	}
+}
+`
+
+func priceBook(
+	ctx_ context.Context,
+	client_ graphql.Client,
+) (data_ *priceBookResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "priceBook",
+		Query:  priceBook_Operation,
+	}
+
+	data_ = &priceBookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by providerTasks.
+const providerTasks_Operation = `
+query providerTasks ($from: Time!, $to: Time!, $after: Int64!, $first: Int!) {
+	providerTasks(from: $from, to: $to, after: $after, first: $first) {
+		entry
+		at
+		attemptId
+		jobId
+		pool
+		provider
+		task
+		costUsd
+	}
+}
+`
+
+func providerTasks(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	from time.Time,
+	to time.Time,
+	after int64,
+	first int,
+) (data_ *providerTasksResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "providerTasks",
+		Query:  providerTasks_Operation,
+		Variables: &__providerTasksInput{
+			From:  from,
+			To:    to,
+			After: after,
+			First: first,
+		},
+	}
+
+	data_ = &providerTasksResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by providerWebhook.
+const providerWebhook_Operation = `
+query providerWebhook ($jobId: ID!) {
+	providerWebhook(jobId: $jobId)
+}
+`
+
+func providerWebhook(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	jobId string,
+) (data_ *providerWebhookResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "providerWebhook",
+		Query:  providerWebhook_Operation,
+		Variables: &__providerWebhookInput{
+			JobId: jobId,
+		},
+	}
+
+	data_ = &providerWebhookResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The subscription executed by providerWebhooks.
+const providerWebhooks_Operation = `
+subscription providerWebhooks ($jobId: ID!) {
+	providerWebhooks(jobId: $jobId)
+}
+`
+
+// To unsubscribe, use [graphql.WebSocketClient.Unsubscribe]
+func providerWebhooks(
+	ctx_ context.Context,
+	client_ graphql.WebSocketClient,
+	jobId string,
+) (dataChan_ chan providerWebhooksWsResponse, subscriptionID_ string, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "providerWebhooks",
+		Query:  providerWebhooks_Operation,
+		Variables: &__providerWebhooksInput{
+			JobId: jobId,
+		},
+	}
+
+	dataChan_ = make(chan providerWebhooksWsResponse)
+	subscriptionID_, err_ = client_.Subscribe(req_, dataChan_, providerWebhooksForwardData)
+
+	return dataChan_, subscriptionID_, err_
+}
+
+type providerWebhooksWsResponse graphql.BaseResponse[*providerWebhooksResponse]
+
+func providerWebhooksForwardData(interfaceChan interface{}, jsonRawMsg json.RawMessage) error {
+	var gqlResp graphql.Response
+	var wsResp providerWebhooksWsResponse
+	err := json.Unmarshal(jsonRawMsg, &gqlResp)
+	if err != nil {
+		return err
+	}
+	if len(gqlResp.Errors) == 0 {
+		err = json.Unmarshal(jsonRawMsg, &wsResp)
+		if err != nil {
+			return err
+		}
+	} else {
+		wsResp.Errors = gqlResp.Errors
+	}
+	dataChan_, ok := interfaceChan.(chan providerWebhooksWsResponse)
+	if !ok {
+		return errors.New("failed to cast interface into 'chan providerWebhooksWsResponse'")
+	}
+	dataChan_ <- wsResp
+	return nil
+}
+
 // The mutation executed by quarantineWorker.
 const quarantineWorker_Operation = `
 mutation quarantineWorker ($id: ID!, $minutes: Int!, $reason: String!) {
@@ -13540,6 +16946,12 @@ fragment Queue on Queue {
 	workersWithoutPool
 	atMaximum
 	drainCause
+	providerWait {
+		jobs
+		code
+		message
+		change
+	}
 	paused
 	pause {
 		... QueuePause
@@ -13662,6 +17074,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -13679,6 +17099,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -13710,6 +17133,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -13910,6 +17334,63 @@ func rejectCheckpoint(
 	return data_, err_
 }
 
+// The mutation executed by rejectWorkflowJob.
+const rejectWorkflowJob_Operation = `
+mutation rejectWorkflowJob ($id: ID!, $key: String!, $note: String) {
+	rejectWorkflowJob(id: $id, key: $key, note: $note) {
+		... Workflow
+	}
+}
+fragment Workflow on Workflow {
+	id
+	name
+	status
+	run
+	counts {
+		total
+		waiting
+		running
+		completed
+		failed
+		cancelled
+		skipped
+	}
+	percent
+	cancelReason
+	createdAt
+	completedAt
+}
+`
+
+func rejectWorkflowJob(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+	key string,
+	note *string,
+) (data_ *rejectWorkflowJobResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "rejectWorkflowJob",
+		Query:  rejectWorkflowJob_Operation,
+		Variables: &__rejectWorkflowJobInput{
+			Id:   id,
+			Key:  key,
+			Note: note,
+		},
+	}
+
+	data_ = &rejectWorkflowJobResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by releaseJob.
 const releaseJob_Operation = `
 mutation releaseJob ($input: ReleaseJobInput!) {
@@ -14026,6 +17507,38 @@ func releaseQuarantine(
 	return data_, err_
 }
 
+// The mutation executed by removeBudget.
+const removeBudget_Operation = `
+mutation removeBudget ($id: ID!) {
+	removeBudget(id: $id)
+}
+`
+
+func removeBudget(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	id string,
+) (data_ *removeBudgetResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "removeBudget",
+		Query:  removeBudget_Operation,
+		Variables: &__removeBudgetInput{
+			Id: id,
+		},
+	}
+
+	data_ = &removeBudgetResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by removeModel.
 const removeModel_Operation = `
 mutation removeModel ($name: String!, $fromPools: Boolean) {
@@ -14130,6 +17643,96 @@ func reportProgress(
 	}
 
 	data_ = &reportProgressResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The query executed by reports.
+const reports_Operation = `
+query reports ($days: Int!) {
+	reports(days: $days) {
+		at
+		days
+		deadLetters {
+			type
+			model
+			failureClass
+			count
+			oldestAt
+			newestAt
+		}
+		moreDeadLetters
+		waiting {
+			seconds
+			job {
+				id
+				type
+				model
+				lane
+			}
+			reasons {
+				... WaitingReason
+			}
+		}
+		retries {
+			type
+			completed
+			retried
+			retries
+			mean
+			most
+			since
+		}
+		flakiness {
+			by
+			name
+			attempts
+			completed
+			attemptsPerVideo
+			failureRate
+			wastedSeconds
+		}
+		retention {
+			kind
+			rows
+			exact
+			oldestAt
+			keptSeconds
+			goesAt
+		}
+	}
+}
+fragment WaitingReason on WaitingReason {
+	code
+	message
+	consequence
+	change
+	until
+	cause
+}
+`
+
+func reports(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	days int,
+) (data_ *reportsResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "reports",
+		Query:  reports_Operation,
+		Variables: &__reportsInput{
+			Days: days,
+		},
+	}
+
+	data_ = &reportsResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -14266,6 +17869,186 @@ func resetMemberPassword(
 	}
 
 	data_ = &resetMemberPasswordResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by resetProvider.
+const resetProvider_Operation = `
+mutation resetProvider ($poolId: ID!) {
+	resetProvider(poolId: $poolId) {
+		... Pool
+	}
+}
+fragment Pool on Pool {
+	id
+	name
+	provider
+	region
+	gpuType
+	capacityClass
+	models
+	followsCatalogue
+	engineKind
+	engines {
+		... Engine
+	}
+	providerAccount {
+		kind
+		title
+		apiVersion
+		state
+		reason
+		until
+		concurrent
+		slotsTaken
+		perMinute
+		callsInMinute
+		onUnknownSubmit
+		unknownSubmits
+		slots {
+			jobId
+			takenAt
+			expiresAt
+		}
+		errors {
+			status
+			code
+			means
+			known
+			count
+			lastAt
+			text
+		}
+	}
+	minWorkers
+	maxWorkers
+	warmWorkers
+	tiers
+	zones
+	machineType
+	scaleDownCooldownSeconds
+	bootLimitSeconds
+	pricePerHourUsd
+	price {
+		pricePerHourUsd
+		source
+		at
+		stale
+		problem
+		ahead {
+			from
+			pricePerHourUsd
+		}
+	}
+	paid {
+		class
+		seconds
+		usd
+	}
+	lossesPerHour
+	advice {
+		at
+		pricePerHourUsd
+		preempted
+		obtainability
+		uptimeSeconds
+		problem
+	}
+	priceSource
+	maxPricePerHourUsd
+	accounts
+	yieldingTiers
+	workersPerMachine
+	gpusPerWorker
+	holdOnFailure
+	activeHours
+	settings
+	paused
+	pausedAt
+	pausedBy
+	state
+	warnings
+	backoffUntil
+	backoffReason
+	growBy
+	bootFailures
+	bootFailure
+	bootRetryAt
+	providerProblem
+	providerProblemSince
+	desired
+	booting
+	idle
+	busy
+	draining
+	paidWorkers
+	checkpointPlans {
+		model
+		saveSeconds
+		saves
+		losses
+		busyHours
+		hoursBetweenLosses
+		intervalSeconds
+		overhead
+	}
+	modelLoads {
+		model
+		loadSeconds
+		fetchSeconds
+		fetches
+		loads
+	}
+}
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
+`
+
+func resetProvider(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	poolId string,
+) (data_ *resetProviderResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resetProvider",
+		Query:  resetProvider_Operation,
+		Variables: &__resetProviderInput{
+			PoolId: poolId,
+		},
+	}
+
+	data_ = &resetProviderResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -14424,6 +18207,67 @@ func resumeBulkOperation(
 	return data_, err_
 }
 
+// The mutation executed by resumeEngine.
+const resumeEngine_Operation = `
+mutation resumeEngine ($pool: ID!, $url: String!) {
+	resumeEngine(pool: $pool, url: $url) {
+		... Engine
+	}
+}
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
+`
+
+func resumeEngine(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	pool string,
+	url string,
+) (data_ *resumeEngineResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "resumeEngine",
+		Query:  resumeEngine_Operation,
+		Variables: &__resumeEngineInput{
+			Pool: pool,
+			Url:  url,
+		},
+	}
+
+	data_ = &resumeEngineResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by resumePool.
 const resumePool_Operation = `
 mutation resumePool ($id: ID!) {
@@ -14439,6 +18283,39 @@ fragment Pool on Pool {
 	gpuType
 	capacityClass
 	models
+	followsCatalogue
+	engineKind
+	engines {
+		... Engine
+	}
+	providerAccount {
+		kind
+		title
+		apiVersion
+		state
+		reason
+		until
+		concurrent
+		slotsTaken
+		perMinute
+		callsInMinute
+		onUnknownSubmit
+		unknownSubmits
+		slots {
+			jobId
+			takenAt
+			expiresAt
+		}
+		errors {
+			status
+			code
+			means
+			known
+			count
+			lastAt
+			text
+		}
+	}
 	minWorkers
 	maxWorkers
 	warmWorkers
@@ -14519,6 +18396,31 @@ fragment Pool on Pool {
 		loads
 	}
 }
+fragment Engine on Engine {
+	url
+	kind
+	state
+	reason
+	since
+	version
+	gpuName
+	gpuMemoryBytes
+	gpuMemoryFreeBytes
+	lacks {
+		model
+		missing
+	}
+	held
+	heldAt
+	heldBy
+	worker {
+		id
+		status
+		currentJob {
+			id
+		}
+	}
+}
 `
 
 func resumePool(
@@ -14572,6 +18474,12 @@ fragment Queue on Queue {
 	workersWithoutPool
 	atMaximum
 	drainCause
+	providerWait {
+		jobs
+		code
+		message
+		change
+	}
 	paused
 	pause {
 		... QueuePause
@@ -14711,6 +18619,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -14728,6 +18644,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -14759,6 +18678,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -15313,6 +19233,63 @@ func setBucketKeys(
 	return data_, err_
 }
 
+// The mutation executed by setBudget.
+const setBudget_Operation = `
+mutation setBudget ($input: BudgetInput!) {
+	setBudget(input: $input) {
+		... Budget
+	}
+}
+fragment Budget on Budget {
+	id
+	account {
+		id
+		name
+	}
+	scope
+	userId
+	period
+	limitUsd
+	hard
+	atLimit
+	unknown
+	use {
+		userId
+		startsAt
+		endsAt
+		spentUsd
+		reservedUsd
+		leftUsd
+		percent
+	}
+}
+`
+
+func setBudget(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input BudgetInput,
+) (data_ *setBudgetResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "setBudget",
+		Query:  setBudget_Operation,
+		Variables: &__setBudgetInput{
+			Input: input,
+		},
+	}
+
+	data_ = &setBudgetResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by setJobPriority.
 const setJobPriority_Operation = `
 mutation setJobPriority ($id: ID!, $priority: Int!) {
@@ -15340,6 +19317,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -15357,6 +19342,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -15388,6 +19376,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -15473,6 +19462,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -15490,6 +19487,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -15521,6 +19521,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -15815,6 +19816,70 @@ func startBulkOperation(
 	return data_, err_
 }
 
+// The query executed by statement.
+const statement_Operation = `
+query statement ($month: String!, $account: ID) {
+	statement(month: $month, account: $account) {
+		accountId
+		accountName
+		month
+		from
+		to
+		timeZone
+		complete
+		total {
+			... CostRow
+		}
+		parts {
+			by
+			rows {
+				... CostRow
+			}
+		}
+	}
+}
+fragment CostRow on CostRow {
+	key
+	name
+	attempts
+	completed
+	usefulSeconds
+	wastedSeconds
+	chargedUsd
+	costUsd
+	wastedUsd
+	costPerVideoUsd
+	unpriced
+}
+`
+
+func statement(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	month string,
+	account *string,
+) (data_ *statementResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "statement",
+		Query:  statement_Operation,
+		Variables: &__statementInput{
+			Month:   month,
+			Account: account,
+		},
+	}
+
+	data_ = &statementResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The mutation executed by storeHandle.
 const storeHandle_Operation = `
 mutation storeHandle ($attemptId: ID!, $fencingToken: ID!, $value: String!) {
@@ -15900,6 +19965,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -15917,6 +19990,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -15948,6 +20024,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -16044,6 +20121,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -16061,6 +20146,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -16092,6 +20180,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -16188,6 +20277,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -16205,6 +20302,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -16236,6 +20336,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -16349,6 +20450,46 @@ func submitWorkflow(
 	return data_, err_
 }
 
+// The mutation executed by syncEngines.
+const syncEngines_Operation = `
+mutation syncEngines ($input: SyncEnginesInput!) {
+	syncEngines(input: $input) {
+		pool
+		kind
+		engines {
+			url
+			held
+		}
+		workers
+	}
+}
+`
+
+func syncEngines(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input SyncEnginesInput,
+) (data_ *syncEnginesResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "syncEngines",
+		Query:  syncEngines_Operation,
+		Variables: &__syncEnginesInput{
+			Input: input,
+		},
+	}
+
+	data_ = &syncEnginesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
 // The query executed by takes.
 const takes_Operation = `
 query takes ($id: ID!) {
@@ -16376,6 +20517,14 @@ fragment Job on Job {
 	attemptNo
 	maxAttempts
 	atMostOnce
+	fallback
+	routes {
+		run
+		from
+		to
+		reason
+		at
+	}
 	maxPreemptions
 	preemptions
 	finishBy
@@ -16393,6 +20542,9 @@ fragment Job on Job {
 	failureClass
 	failureReason
 	wastedGpuSeconds
+	costUsd
+	estimatedCostUsd
+	operatorCostUsd
 	runAt
 	expiresAt
 	waitedSeconds
@@ -16424,6 +20576,7 @@ fragment Job on Job {
 	continues {
 		id
 	}
+	reusedFrom
 }
 fragment Progress on Progress {
 	percent
@@ -16469,6 +20622,38 @@ func takes(
 	}
 
 	data_ = &takesResponse{}
+	resp_ := &graphql.Response{Data: data_}
+
+	err_ = client_.MakeRequest(
+		ctx_,
+		req_,
+		resp_,
+	)
+
+	return data_, err_
+}
+
+// The mutation executed by tellProvider.
+const tellProvider_Operation = `
+mutation tellProvider ($input: TellProviderInput!) {
+	tellProvider(input: $input)
+}
+`
+
+func tellProvider(
+	ctx_ context.Context,
+	client_ graphql.Client,
+	input TellProviderInput,
+) (data_ *tellProviderResponse, err_ error) {
+	req_ := &graphql.Request{
+		OpName: "tellProvider",
+		Query:  tellProvider_Operation,
+		Variables: &__tellProviderInput{
+			Input: input,
+		},
+	}
+
+	data_ = &tellProviderResponse{}
 	resp_ := &graphql.Response{Data: data_}
 
 	err_ = client_.MakeRequest(
@@ -16608,6 +20793,8 @@ fragment Account on Account {
 	maxRunning
 	submitsPerMinute
 	draftsKeptHours
+	timeZone
+	closedAt
 }
 `
 
@@ -16707,6 +20894,8 @@ fragment Account on Account {
 	maxRunning
 	submitsPerMinute
 	draftsKeptHours
+	timeZone
+	closedAt
 }
 `
 
@@ -17188,6 +21377,23 @@ fragment WorkflowNode on WorkflowJob {
 	after
 	reused
 	skippedAt
+	approval {
+		question
+		candidates {
+			key
+			job {
+				id
+				status
+			}
+		}
+		expiresAt
+		onTimeout
+		url
+		decision
+		decidedBy
+		note
+		picked
+	}
 	job {
 		id
 		model

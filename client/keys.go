@@ -8,7 +8,7 @@ import (
 // Accounts returns one page of all accounts, newest first: at most first of them (0
 // means 50), after the cursor after. It needs an operator's key.
 func (c *Client) Accounts(ctx context.Context, first int, after string) (*AccountPage, error) {
-	data, err := accounts(ctx, caller{c}, optional(first), optional(after))
+	data, err := accounts(ctx, caller{c}, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (c *Client) SlotUsage(ctx context.Context) (*SlotViewer, error) {
 
 // SlotUsages returns the same of all accounts, newest first. It needs an operator's key.
 func (c *Client) SlotUsages(ctx context.Context, first int, after string) (*AccountSlotsPage, error) {
-	data, err := slotUsages(ctx, repeater{c}, optional(first), optional(after))
+	data, err := slotUsages(ctx, repeater{c}, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,42 @@ func (c *Client) UpdateAccount(ctx context.Context, id string, in AccountInput) 
 	return &data.UpdateAccount, nil
 }
 
+// DeleteAccount begins the deletion of the account with this id and name, with all its data, and returns it. A repeated call
+// returns the same deletion. It needs an ADMIN key.
+func (c *Client) DeleteAccount(ctx context.Context, id, name string) (*AccountDeletion, error) {
+	data, err := deleteAccount(ctx, repeater{c}, id, name)
+	if err != nil {
+		return nil, err
+	}
+	return &data.DeleteAccount, nil
+}
+
+// AccountDeletion returns how far the deletion of an account is, or its report. It returns a NOT_FOUND error for an account
+// that is not being deleted. It needs an operator's key.
+func (c *Client) AccountDeletion(ctx context.Context, account string) (*AccountDeletion, error) {
+	data, err := accountDeletion(ctx, repeater{c}, account)
+	if err != nil {
+		return nil, err
+	}
+	if data.AccountDeletion == nil {
+		return nil, &Error{Code: CodeNotFound, Message: "There is no such deletion of an account."}
+	}
+	return data.AccountDeletion, nil
+}
+
+// AccountDeletions returns the newest 100 deletions of accounts, newest first. It needs an operator's key.
+func (c *Client) AccountDeletions(ctx context.Context) ([]AccountDeletion, error) {
+	data, err := accountDeletions(ctx, repeater{c})
+	if err != nil {
+		return nil, err
+	}
+	return data.AccountDeletions, nil
+}
+
 // APIKeys returns the keys of an account, or of all accounts if account is "", newest
 // first, including expired and revoked ones: at most 1,000. It needs an ADMIN key.
 func (c *Client) APIKeys(ctx context.Context, account string) ([]ApiKey, error) {
-	data, err := apiKeys(ctx, caller{c}, optional(account))
+	data, err := apiKeys(ctx, caller{c}, Optional(account))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +99,7 @@ func (c *Client) APIKeys(ctx context.Context, account string) ([]ApiKey, error) 
 // that the key does not expire. If the answer is lost, the key may exist: list the keys
 // and revoke it. CreateAPIKey needs an ADMIN key.
 func (c *Client) CreateAPIKey(ctx context.Context, account string, role Role, name string, expiresAt time.Time) (*CreatedApiKey, error) {
-	data, err := createApiKey(ctx, caller{c}, account, role, name, optional(expiresAt))
+	data, err := createApiKey(ctx, caller{c}, account, role, name, Optional(expiresAt))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +125,7 @@ type ChangeFilter struct {
 // Changes returns one page of what changed in the installation, newest first. It needs a key of
 // an operator, admin or viewer.
 func (c *Client) Changes(ctx context.Context, f ChangeFilter, first int, after string) (*ChangePage, error) {
-	data, err := changes(ctx, caller{c}, f.Kinds, optional(f.Target), optional(f.Since), optional(f.Until), optional(first), optional(after))
+	data, err := changes(ctx, caller{c}, f.Kinds, Optional(f.Target), Optional(f.Since), Optional(f.Until), Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +135,7 @@ func (c *Client) Changes(ctx context.Context, f ChangeFilter, first int, after s
 // AuditLog returns one page of the operators' actions, newest first, limited to those
 // on one target unless target is "". It needs an ADMIN key.
 func (c *Client) AuditLog(ctx context.Context, target string, first int, after string) (*AuditPage, error) {
-	data, err := auditLog(ctx, caller{c}, optional(target), optional(first), optional(after))
+	data, err := auditLog(ctx, caller{c}, Optional(target), Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 // account, the member belongs to the caller's. A known e-mail address is a CONFLICT error. It
 // needs an ADMIN key.
 func (c *Client) CreateMember(ctx context.Context, email, name string, role Role, account string) (*MemberInvitation, error) {
-	data, err := createMember(ctx, caller{c}, email, role, optional(name), optional(account))
+	data, err := createMember(ctx, caller{c}, email, role, Optional(name), Optional(account))
 	if err != nil {
 		return nil, err
 	}

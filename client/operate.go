@@ -52,7 +52,7 @@ func (c *Client) LiveLog(ctx context.Context, attemptID string, after int64) (*L
 // JobEventPage returns one page of a job's events, oldest first, and the job's status, or a
 // NOT_FOUND error; first and after are those of Jobs.
 func (c *Client) JobEventPage(ctx context.Context, id string, first int, after string) (*JobEventPage, JobStatus, error) {
-	data, err := jobEventPage(ctx, repeater{c}, id, optional(first), optional(after))
+	data, err := jobEventPage(ctx, repeater{c}, id, Optional(first), Optional(after))
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,6 +121,25 @@ func (c *Client) SetJobPriority(ctx context.Context, id string, priority int) (*
 	return &data.SetJobPriority, nil
 }
 
+// DecideSubmit ends the wait of a job whose submit a hosted provider did not answer: it is submitted again, which may
+// be paid twice, or it fails.
+func (c *Client) DecideSubmit(ctx context.Context, id string, decision SubmitDecision) (*Job, error) {
+	data, err := decideSubmit(ctx, caller{c}, id, decision)
+	if err != nil {
+		return nil, err
+	}
+	return &data.DecideSubmit, nil
+}
+
+// ResetProvider closes the circuit of a pool's hosted provider and ends its pause.
+func (c *Client) ResetProvider(ctx context.Context, poolID string) (*Pool, error) {
+	data, err := resetProvider(ctx, repeater{c}, poolID)
+	if err != nil {
+		return nil, err
+	}
+	return &data.ResetProvider, nil
+}
+
 // DeadLetterFilter selects dead letters. Its zero value selects the open ones that operators
 // must act on.
 type DeadLetterFilter struct {
@@ -137,8 +156,8 @@ type DeadLetterFilter struct {
 // DeadLetters returns one page of the dead letters, newest first; first and after are those of
 // Jobs. It needs an operator's key, as everything about dead letters.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter, first int, after string) (*DeadLetterPage, error) {
-	data, err := deadLetters(ctx, repeater{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, &f.Resolved,
-		optional(first), optional(after))
+	data, err := deadLetters(ctx, repeater{c}, Optional(f.Fingerprint), Optional(f.Class), Optional(f.Model), f.Audience, &f.Resolved,
+		Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +195,7 @@ func (c *Client) RedriveDeadLetter(ctx context.Context, id string, params []byte
 	if len(params) > 0 {
 		raw = new(json.RawMessage(params))
 	}
-	data, err := redriveDeadLetter(ctx, repeater{c}, id, raw, optional(prompt))
+	data, err := redriveDeadLetter(ctx, repeater{c}, id, raw, Optional(prompt))
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +206,8 @@ func (c *Client) RedriveDeadLetter(ctx context.Context, id string, params []byte
 // filter (0 means 1,000), the first canary ones before the others, perMinute at a time (0 means
 // 600). It returns their number.
 func (c *Client) RedriveDeadLetters(ctx context.Context, f DeadLetterFilter, limit, perMinute, canary int) (int, error) {
-	data, err := redriveDeadLetters(ctx, caller{c}, optional(f.Fingerprint), optional(f.Class), optional(f.Model), f.Audience, optional(limit),
-		optional(perMinute), optional(canary))
+	data, err := redriveDeadLetters(ctx, caller{c}, Optional(f.Fingerprint), Optional(f.Class), Optional(f.Model), f.Audience, Optional(limit),
+		Optional(perMinute), Optional(canary))
 	if err != nil {
 		return 0, err
 	}
@@ -197,7 +216,7 @@ func (c *Client) RedriveDeadLetters(ctx context.Context, f DeadLetterFilter, lim
 
 // DiscardDeadLetter resolves a dead letter without another run. The note can be "".
 func (c *Client) DiscardDeadLetter(ctx context.Context, id, note string) (*DeadLetter, error) {
-	data, err := discardDeadLetter(ctx, repeater{c}, id, optional(note))
+	data, err := discardDeadLetter(ctx, repeater{c}, id, Optional(note))
 	if err != nil {
 		return nil, err
 	}
@@ -228,8 +247,8 @@ func (c *Client) StartBulk(ctx context.Context, in BulkInput, dryRun bool) (*Bul
 	if dryRun || in.Key != "" {
 		via = repeater{c}
 	}
-	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, optional(in.Tier), &dryRun, optional(in.PerMinute), optional(in.Canary),
-		in.IDs, &in.Eligible, optional(in.Key), in.Priority)
+	data, err := startBulkOperation(ctx, via, in.Action, in.Filter, Optional(in.Tier), &dryRun, Optional(in.PerMinute), Optional(in.Canary),
+		in.IDs, &in.Eligible, Optional(in.Key), in.Priority)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +267,7 @@ func (c *Client) BulkOperation(ctx context.Context, id string) (*BulkOperation, 
 // BulkOperations returns one page of the bulk operations, newest first, or only those that have
 // not ended; first and after are those of Jobs.
 func (c *Client) BulkOperations(ctx context.Context, open bool, first int, after string) (*BulkPage, error) {
-	data, err := bulkOperations(ctx, repeater{c}, &open, optional(first), optional(after))
+	data, err := bulkOperations(ctx, repeater{c}, &open, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +305,7 @@ func (c *Client) CancelBulk(ctx context.Context, id string) (*BulkOperation, err
 // DiscardDeadLetters resolves the open dead letters with a fingerprint without another run, at
 // most 10,000, and returns how many it resolved. The note can be "".
 func (c *Client) DiscardDeadLetters(ctx context.Context, fingerprint, note string) (int, error) {
-	data, err := discardDeadLetters(ctx, caller{c}, fingerprint, optional(note))
+	data, err := discardDeadLetters(ctx, caller{c}, fingerprint, Optional(note))
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,7 @@ import (
 // Schedules returns a page of the schedules that the caller sees, by name; or only those of a
 // name.
 func (c *Client) Schedules(ctx context.Context, name string, first int, after string) (*SchedulePage, error) {
-	data, err := schedules(ctx, repeater{c}, optional(name), optional(first), optional(after))
+	data, err := schedules(ctx, repeater{c}, Optional(name), Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (c *Client) ApplySchedule(ctx context.Context, in ScheduleInput) (*Schedule
 
 // PauseSchedule stops a schedule until ResumeSchedule.
 func (c *Client) PauseSchedule(ctx context.Context, id, reason string) (*Schedule, error) {
-	data, err := pauseSchedule(ctx, repeater{c}, id, optional(reason))
+	data, err := pauseSchedule(ctx, repeater{c}, id, Optional(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (c *Client) FireSchedule(ctx context.Context, id string) (*FiredSlot, error
 // FireSlots fires the slots between two times that did not fire, at most maxFires. With perMinute
 // above 0, it fires at that pace, and only the first are returned.
 func (c *Client) FireSlots(ctx context.Context, id string, from, to time.Time, maxFires, perMinute int) ([]FiredSlot, error) {
-	data, err := fireSlots(ctx, repeater{c}, id, from, to, maxFires, optional(perMinute))
+	data, err := fireSlots(ctx, repeater{c}, id, from, to, maxFires, Optional(perMinute))
 	if err != nil {
 		return nil, err
 	}

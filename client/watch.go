@@ -88,6 +88,20 @@ func (c *Client) WorkerDirectives(ctx context.Context, workerID string) iter.Seq
 	})
 }
 
+// ProviderWebhooks yields how many webhooks the hosted provider of a job has sent about it, with each new one, until no
+// worker has the job or ctx ends. The caller has an enrolment key. Broken connections are handled as in WatchJob.
+func (c *Client) ProviderWebhooks(ctx context.Context, jobID string) iter.Seq2[*int, error] {
+	request := graphql.Request{
+		Query: providerWebhooks_Operation, OpName: "providerWebhooks",
+		Variables: __providerWebhooksInput{JobId: jobID},
+	}
+	return watch(ctx, c, feed[int]{
+		request:   func() graphql.Request { return request },
+		last:      func(*int) bool { return false },
+		completes: true,
+	})
+}
+
 // feed is a subscription of one field, whose events are of type T.
 type feed[T any] struct {
 	// request returns the request for a new connection.

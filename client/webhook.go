@@ -21,7 +21,7 @@ type WebhookFilter struct {
 // WebhookDeliveries returns one page of deliveries, newest first: at most first of them
 // (0 means 50), after the cursor after.
 func (c *Client) WebhookDeliveries(ctx context.Context, f WebhookFilter, first int, after string) (*WebhookDeliveryPage, error) {
-	data, err := webhookDeliveries(ctx, caller{c}, optional(f.JobID), optional(f.EndpointID), &f.FailedOnly, optional(first), optional(after))
+	data, err := webhookDeliveries(ctx, caller{c}, Optional(f.JobID), Optional(f.EndpointID), &f.FailedOnly, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,46 @@ func (c *Client) RegisterWorker(ctx context.Context, in RegisterWorkerInput) (*R
 	return &data.RegisterWorker, nil
 }
 
+// SyncEngines reports the engines of a pool, by the pool's name, and returns those that the pool lists now.
+// Without reports it only asks. The caller has an enrolment key.
+func (c *Client) SyncEngines(ctx context.Context, pool string, reports []EngineReport) (*WantedEngines, error) {
+	// The API requires the lists and refuses null.
+	reports = append([]EngineReport{}, reports...)
+	for i := range reports {
+		reports[i].Lacks = append([]EngineLackInput{}, reports[i].Lacks...)
+	}
+	data, err := syncEngines(ctx, caller{c}, SyncEnginesInput{Pool: pool, Reports: reports})
+	if err != nil {
+		return nil, err
+	}
+	return &data.SyncEngines, nil
+}
+
+// EnterProvider asks whether a call may be made at the hosted provider of a pool. The caller has an enrolment key.
+func (c *Client) EnterProvider(ctx context.Context, in EnterProviderInput) (*ProviderTurn, error) {
+	data, err := enterProvider(ctx, caller{c}, in)
+	if err != nil {
+		return nil, err
+	}
+	return &data.EnterProvider, nil
+}
+
+// TellProvider says how a call at the hosted provider of a pool ended. The caller has an enrolment key.
+func (c *Client) TellProvider(ctx context.Context, in TellProviderInput) error {
+	_, err := tellProvider(ctx, caller{c}, in)
+	return err
+}
+
+// ProviderWebhook returns where the hosted provider of a job may send webhooks about it. The caller has an enrolment
+// key.
+func (c *Client) ProviderWebhook(ctx context.Context, jobID string) (string, error) {
+	data, err := providerWebhook(ctx, caller{c}, jobID)
+	if err != nil {
+		return "", err
+	}
+	return data.ProviderWebhook, nil
+}
+
 // ModelPrograms returns the programs that workers need for models of the runtime command.
 func (c *Client) ModelPrograms(ctx context.Context) ([]ModelProgram, error) {
 	data, err := modelPrograms(ctx, caller{c})
@@ -154,7 +194,7 @@ func (c *Client) ReleaseJob(ctx context.Context, hold Fence, reason FailureClass
 // DrainSelf reports that the worker takes no more jobs and, unless deadline is zero,
 // when it will be gone.
 func (c *Client) DrainSelf(ctx context.Context, workerID, reason string, deadline time.Time) error {
-	_, err := drainSelf(ctx, caller{c}, workerID, reason, optional(deadline))
+	_, err := drainSelf(ctx, caller{c}, workerID, reason, Optional(deadline))
 	return err
 }
 

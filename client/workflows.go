@@ -25,7 +25,7 @@ func (c *Client) SubmitWorkflow(ctx context.Context, in SubmitWorkflowInput) (*W
 // Workflows returns a page of the workflows that the caller sees, newest first. Zero values of name
 // and status select all.
 func (c *Client) Workflows(ctx context.Context, name string, status []WorkflowStatus, first int, after string) (*WorkflowPage, error) {
-	data, err := workflows(ctx, repeater{c}, optional(name), status, optional(first), optional(after))
+	data, err := workflows(ctx, repeater{c}, Optional(name), status, Optional(first), Optional(after))
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (c *Client) WorkflowDetail(ctx context.Context, id string) (*WorkflowDetail
 // CancelWorkflow cancels all jobs of a workflow that have not ended. If the workflow is COMPLETED or
 // FAILED, it returns a CONFLICT error. The reason may be empty.
 func (c *Client) CancelWorkflow(ctx context.Context, id, reason string) (*Workflow, error) {
-	data, err := cancelWorkflow(ctx, repeater{c}, id, optional(reason))
+	data, err := cancelWorkflow(ctx, repeater{c}, id, Optional(reason))
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,27 @@ func (c *Client) SkipWorkflowJob(ctx context.Context, id, key string) (*Workflow
 		return nil, err
 	}
 	return &data.SkipWorkflowJob, nil
+}
+
+// ApproveWorkflowJob picks a candidate of a node that waits for an answer: by its key or the id of its
+// job, or "" if only one is complete. If the node does not wait or has another answer, it returns a
+// CONFLICT error. The same answer again changes nothing. The note may be empty.
+func (c *Client) ApproveWorkflowJob(ctx context.Context, id, key, pick, note string) (*Workflow, error) {
+	data, err := approveWorkflowJob(ctx, repeater{c}, id, key, Optional(pick), Optional(note))
+	if err != nil {
+		return nil, err
+	}
+	return &data.ApproveWorkflowJob, nil
+}
+
+// RejectWorkflowJob rejects the candidates of a node that waits for an answer, which then fails. If the
+// node does not wait or was approved, it returns a CONFLICT error. The note may be empty.
+func (c *Client) RejectWorkflowJob(ctx context.Context, id, key, note string) (*Workflow, error) {
+	data, err := rejectWorkflowJob(ctx, repeater{c}, id, key, Optional(note))
+	if err != nil {
+		return nil, err
+	}
+	return &data.RejectWorkflowJob, nil
 }
 
 // OverrideDependency lets a node of a workflow not wait for one of its parents any more. If the node

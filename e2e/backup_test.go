@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +11,9 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,6 +37,43 @@ func runWith(t *testing.T, env []string, args ...string) (string, error) {
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// interrupt kills a restore once the database has rows, before it is compared with the bucket.
+func interrupt(t *testing.T, env []string, database, folder string) {
+	t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // in place of the bucket
+	require.NoError(t, err)
+	defer silent.Close()
+	cmd := testrun.Command(t, reelay, "restore", folder)
+	cmd.Env = append(append(os.Environ(), env...), "REELAY_STORE=gs://reelay", "STORAGE_EMULATOR_HOST="+silent.Addr().String())
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	testrun.Eventually(t, "the database is restored, and halted at once", func() bool {
+		restored, halts := halted(t, database)
+		require.True(t, !restored || len(halts) == len(models.HaltTargets))
+		require.True(t, restored || len(ended) == 0, "it ended by itself: %s", &out)
+		return restored
+	})
+	require.NoError(t, cmd.Process.Kill())
+	require.ErrorContains(t, <-ended, "killed")
+}
+
+// halted reports whether a database has tables, and what is halted.
+func halted(t *testing.T, database string) (restored bool, halts []models.Halt) {
+	t.Helper()
+	db, done, err := postgres.Open(t.Context(), database, 1)
+	require.NoError(t, err)
+	defer done()
+	require.NoError(t, db.NewRaw("SELECT to_regclass('jobs') IS NOT NULL").Scan(t.Context(), &restored))
+	if restored {
+		halts, err = models.ListHalts(t.Context(), db)
+		require.NoError(t, err)
+	}
+	return restored, halts
 }
 
 // TestBackup is the drill: a backup, more work, the loss of the database, and a restore beside the objects of
@@ -93,9 +134,29 @@ func TestBackup(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "is not empty: make a new one")
 
+	later := filepath.Join(t.TempDir(), "tuesday")
+	out, err = runWith(t, nil, "backup", later, "--data", s.data)
+	require.NoError(t, err, out)
 	database := modelstest.EmptyDSN(t)
+	interrupt(t, storesOf(t, s, database), database, folder)
+	_, halts := halted(t, database)
+	require.Contains(t, halts[0].Reason, "did not end. Run `reelay restore` with its folder again.")
+	out, err = runWith(t, storesOf(t, s, database), "restore", later)
+	require.Error(t, err, "that is another backup")
+	require.Contains(t, out, "did not end")
+	early, err := launchWith([]string{"DATABASE_URL=" + database, "REELAY_SECRETS_FILE=" + filepath.Join(s.data, "secrets.json")},
+		dataDir(t), "--agents", "1")
+	require.NoError(t, err, "an api starts too early")
+	early.endWith(t)
+	stays, err := early.client(t).Job(t.Context(), waiting)
+	require.NoError(t, err)
+	require.Equal(t, client.JobStatusQueued, stays.Status, "it gets no worker")
+	early.end()
 	out, err = runWith(t, storesOf(t, s, database), "restore", folder)
 	require.NoError(t, err, out)
+	require.Contains(t, out, "going on with a restore that did not end")
+	_, halts = halted(t, database)
+	require.Contains(t, halts[0].Reason, "The database was restored as of")
 	require.Contains(t, out, "1 objects that it names are gone")
 	s.end()
 	restored, err := launchWith([]string{"DATABASE_URL=" + database}, s.data, "--agents", "1")

@@ -132,6 +132,26 @@ func TestCLI(t *testing.T) {
 		require.Equal(t, first, again)
 	})
 
+	t.Run("AnswersRowsOfAFileWithEqualResults", func(t *testing.T) {
+		t.Parallel()
+
+		s := common(t)
+		first := s.document(t, "submit", "--prompt", "a heron in the reeds", "--seed", "4711", "--duration", "1", "--pace", "0", "--wait")
+		rows := filepath.Join(t.TempDir(), "herons.csv")
+		require.NoError(t, os.WriteFile(rows, []byte("prompt;params.seed;params.durationSeconds;params.pace;reuse\n"+
+			"a heron in the reeds;4711;1;0;TRUE\na heron in the reeds;4711;1;0;FALSE\na heron in the reeds;4712;1;0;TRUE\n"), 0o600))
+		out, errs, status := s.command(t, "submit", "--file", rows)
+		require.Zero(t, status, errs)
+		ids := strings.Fields(out)
+		require.Len(t, ids, 3)
+		require.Equal(t, field(t, first, "id"), field(t, s.document(t, "get", ids[0]), "reusedFrom"))
+		for _, id := range ids[1:] {
+			job, err := s.client(t).Job(t.Context(), id)
+			require.NoError(t, err)
+			require.Nil(t, job.ReusedFrom)
+		}
+	})
+
 	t.Run("BeginsAVideoFromAFile", func(t *testing.T) {
 		t.Parallel()
 

@@ -37,7 +37,7 @@ func serveOutside(model string) error {
 		outside{model})
 }
 
-func (outside) Load(context.Context, string) error { return nil }
+func (outside) Load(context.Context, runtime.Model) error { return nil }
 
 func (o outside) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if job.Handle != "" {

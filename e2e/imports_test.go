@@ -40,6 +40,8 @@ func TestImports(t *testing.T) {
 		{"web/console/...", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/rest", module + "/web/videos"}},
 		{"web/rest", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/videos"}},
 		{"web/videos", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest"}},
+		{"web/comfyapi", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest", module +
+			"/web/videos"}},
 		{"web/door", false, []string{"github.com/uptrace/bun", module + "/graph", module + "/web/console", module + "/web/rest", module +
 			"/web/videos"}},
 		{"web/ui", false, []string{module + "/jobs", module + "/models"}},

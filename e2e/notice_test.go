@@ -21,7 +21,7 @@ const interruptible = "interruptible"
 
 type resuming struct{}
 
-func (resuming) Load(context.Context, string) error { return nil }
+func (resuming) Load(context.Context, runtime.Model) error { return nil }
 
 func (resuming) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	if len(job.Checkpoints) > 0 {

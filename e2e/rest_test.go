@@ -25,13 +25,16 @@ func TestREST(t *testing.T) {
 			outputs = append(outputs, shell(t, dir, block))
 		}
 
-		require.Len(t, outputs, 2)
+		require.Len(t, outputs, 3)
 		require.Regexp(t, `^\{"wait_seconds":`, outputs[0])
 		require.Contains(t, outputs[0], "\nevent: COMPLETED\n")
 		require.Contains(t, outputs[0], `"status":"completed"`)
 		require.Contains(t, outputs[0], `"type":"COMPLETED"`)
 		require.Regexp(t, `\n\{"jobs":\[\{"job_id":"job_[^\n]*\}\],"next":null\}\n\{"models":\[\{"name":"testcard",`, outputs[0])
 		video, err := os.ReadFile(filepath.Join(dir, "video.mp4"))
+		require.NoError(t, err)
+		require.Contains(t, string(video[:16]), "ftyp")
+		video, err = os.ReadFile(filepath.Join(dir, "generated.mp4"))
 		require.NoError(t, err)
 		require.Contains(t, string(video[:16]), "ftyp")
 		require.Contains(t, outputs[1], `"status":"scheduled"`)

@@ -19,7 +19,7 @@ const summing = "summing"
 
 type sum struct{ Step, Sum int }
 
-func (sum) Load(context.Context, string) error { return nil }
+func (sum) Load(context.Context, runtime.Model) error { return nil }
 
 func (sum) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
 	var at sum

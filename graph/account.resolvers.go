@@ -10,10 +10,21 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 )
+
+func (r *accountResolver) MonthlyBudgetUsd(ctx context.Context, obj *models.Account) (*float64, error) {
+	limit, err := r.Resolver.Budgets.MonthlyOf(ctx, obj.ID)
+	return dollars(limit), err
+}
+
+func (r *accountResolver) SpentThisMonthUsd(ctx context.Context, obj *models.Account) (float64, error) {
+	spent, err := r.Resolver.Budgets.SpentThisMonth(ctx, obj.ID)
+	return spent.InexactFloat64(), err
+}
 
 func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Update(ctx, principal(ctx), models.AccountID(id), input)
@@ -21,6 +32,10 @@ func (r *mutationResolver) UpdateAccount(ctx context.Context, id string, input a
 
 func (r *mutationResolver) CreateAccount(ctx context.Context, input auth.AccountInput) (*models.Account, error) {
 	return r.Resolver.Accounts.Create(ctx, principal(ctx), input)
+}
+
+func (r *mutationResolver) DeleteAccount(ctx context.Context, id string, name string) (*erase.Report, error) {
+	return r.Eraser.Start(ctx, principal(ctx), models.AccountID(id), name)
 }
 
 func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, target *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Change], error) {
@@ -31,6 +46,14 @@ func (r *queryResolver) Changes(ctx context.Context, kinds []query.ChangeKind, t
 
 func (r *queryResolver) Accounts(ctx context.Context, first *int, after *string) (*Connection[models.Account], error) {
 	return connected(r.Resolver.Accounts.List(ctx, principal(ctx), pageOf(first, after)))
+}
+
+func (r *queryResolver) AccountDeletion(ctx context.Context, accountID string) (*erase.Report, error) {
+	return r.Eraser.Get(ctx, principal(ctx), models.AccountID(accountID))
+}
+
+func (r *queryResolver) AccountDeletions(ctx context.Context) ([]*erase.Report, error) {
+	return r.Eraser.List(ctx, principal(ctx))
 }
 
 func (r *queryResolver) AuditLog(ctx context.Context, target *string, actor *string, action *string, since *time.Time, until *time.Time, first *int, after *string) (*Connection[query.Act], error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -194,5 +195,65 @@ func TestCancellation(t *testing.T) {
 		require.Equal(t, "test CLIENT", at[string](t, a.client(t, show, map[string]any{"id": own}), "job", "cancellation", "by"))
 		require.Equal(t, "an operator", at[string](t, a.client(t, show, map[string]any{"id": foreign}), "job", "cancellation", "by"),
 			"what operators call their keys is their affair")
+	})
+}
+
+func TestAccountDeletion(t *testing.T) {
+	t.Parallel()
+
+	const begin = `mutation ($id: ID!, $name: String!) { deleteAccount(id: $id, name: $name) {
+		accountId name startedAt finishedAt objectsGoneAt jobsLeft unfinishedJobs doing deleted { kind count } kept { kind count } } }`
+	const show = `query ($id: ID!) { accountDeletions { accountId } accountDeletion(accountId: $id) {
+		name jobsLeft finishedAt objectsGoneAt deleted { kind count } } }`
+
+	t.Run("ShowsItsProgressAndItsReport", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		a.Submit(t)
+		id := map[string]any{"id": a.Account.ID, "name": a.Account.Name}
+
+		begun := a.as(t, access.RoleAdmin, begin, id)
+
+		require.Equal(t, "client", at[string](t, begun, "deleteAccount", "name"))
+		require.InDelta(t, 1, at[float64](t, begun, "deleteAccount", "jobsLeft"), 0)
+		require.Nil(t, at[map[string]any](t, begun, "deleteAccount")["finishedAt"])
+		require.Nil(t, at[map[string]any](t, begun, "deleteAccount")["doing"])
+		refused := ask(t, a.url, a.Secrets[access.RoleClient], "{ viewer { role } }", nil)
+		require.Equal(t, []string{"UNAUTHENTICATED"}, refused.codes())
+		require.Contains(t, refused.Errors[0].Message, "is being deleted")
+		_, err := a.Eraser.Pass(t.Context())
+		require.NoError(t, err)
+		over := a.as(t, access.RoleViewer, show, map[string]any{"id": a.Account.ID})
+		require.Equal(t, "(deleted account)", at[string](t, over, "accountDeletion", "name"))
+		require.NotEmpty(t, at[string](t, over, "accountDeletion", "objectsGoneAt"))
+		require.Equal(t, "CANCELLED_JOBS", at[string](t, over, "accountDeletion", "deleted", 0, "kind"))
+		require.Equal(t, string(a.Account.ID), at[string](t, over, "accountDeletions", 0, "accountId"))
+		require.NotContains(t, fmt.Sprint(a.as(t, access.RoleOperator, "{ accounts { edges { node { id } } } }", nil)), a.Account.ID)
+	})
+
+	t.Run("RefusesWhoMayNotAndWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		for name, c := range map[string]struct {
+			role     access.Role
+			id, name any
+			code     string
+		}{
+			"a client":       {access.RoleClient, a.Account.ID, "client", "FORBIDDEN"},
+			"a viewer":       {access.RoleViewer, a.Account.ID, "client", "FORBIDDEN"},
+			"an operator":    {access.RoleOperator, a.Account.ID, "client", "FORBIDDEN"},
+			"another name":   {access.RoleAdmin, a.Account.ID, "clients", "INVALID_INPUT"},
+			"an unknown id":  {access.RoleAdmin, models.NewAccountID(), "client", "NOT_FOUND"},
+			"no id":          {access.RoleAdmin, "", "client", "NOT_FOUND"},
+			"the own one":    {access.RoleAdmin, a.Admin.AccountID, "house", "CONFLICT"},
+			"a text of zero": {access.RoleAdmin, a.Account.ID, "\x00", "INVALID_INPUT"},
+		} {
+			got := ask(t, a.url, a.Secrets[c.role], begin, map[string]any{"id": c.id, "name": c.name})
+			require.Equal(t, []string{c.code}, got.codes(), name)
+		}
+		got := ask(t, a.url, a.Secrets[access.RoleOperator], show, map[string]any{"id": a.Account.ID})
+		require.Equal(t, []string{"NOT_FOUND"}, got.codes())
 	})
 }

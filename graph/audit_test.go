@@ -8,13 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/engine"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
 )
@@ -109,6 +114,36 @@ func onWorkflow(cancelled bool, more string) act {
 	}
 }
 
+// onApproval answers a node of a client's workflow.
+func onApproval(more string) act {
+	return func(t *testing.T, a *api) string {
+		return fmt.Sprintf("(id: %q%s) { id }", a.AskApproval(t, a.Client).ID, more)
+	}
+}
+
+// onEngine acts on an engine that an operator holds, or not.
+func onEngine(held bool) act {
+	return func(t *testing.T, a *api) string {
+		const url = "http://gpu-1:8188"
+		pool, err := a.Pools.Create(t.Context(), a.Admin, capacity.PoolSpec{Name: "comfy", Provider: engine.Provider, EngineKind: engine.ComfyUI,
+			Engines: []string{url}})
+		require.NoError(t, err)
+		if held {
+			require.NoError(t, a.Engines.Hold(t.Context(), a.Admin, pool.ID, url))
+		}
+		return fmt.Sprintf("(pool: %q, url: %q) { url }", pool.ID, url)
+	}
+}
+
+// kling makes a pool of a hosted provider that serves the testcard.
+func kling(t *testing.T, a *api) *capacity.Pool {
+	t.Helper()
+	pool, err := a.Pools.Create(t.Context(), a.Admin, capacity.PoolSpec{Name: "kling", Provider: engine.Provider, EngineKind: "kling",
+		Models: []string{"testcard"}})
+	require.NoError(t, err)
+	return pool
+}
+
 func plain(arguments string) act { return func(*testing.T, *api) string { return arguments } }
 
 // acts are the mutations by which operators act on objects of other accounts.
@@ -155,9 +190,12 @@ var acts = map[string]act{
 	"deletePool": func(t *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q)", jobstest.AddPool(t, a.Stack, 0, 1).ID)
 	},
-	"applyPools":        plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
-	"redriveDeadLetter": onDeadLetter,
-	"discardDeadLetter": onDeadLetter,
+	"holdEngine":           onEngine(false),
+	"resumeEngine":         onEngine(true),
+	"applyPools":           plain(`(input: {source: "pools: [{name: own, provider: fake, region: here, gpuType: any, models: [testcard], maxWorkers: 1}]"}) { name }`),
+	"importProviderPrices": plain(`(input: {source: "prices: [{provider: veo, model: m, since: 2026-01-01, rules: [{perCallUsd: 1}]}]"}) { added }`),
+	"redriveDeadLetter":    onDeadLetter,
+	"discardDeadLetter":    onDeadLetter,
 	"discardDeadLetters": func(t *testing.T, a *api) string {
 		onDeadLetter(t, a)
 		return fmt.Sprintf("(fingerprint: %q)", at[string](t, a.as(t, access.RoleOperator, deadLetters, nil), "deadLetters", "edges", 0, "node",
@@ -179,6 +217,8 @@ var acts = map[string]act{
 	"retryWorkflow":          onWorkflow(true, ""),
 	"skipWorkflowJob":        onWorkflow(false, `, key: "s1"`),
 	"overrideDependency":     onWorkflow(false, `, key: "s2", parent: "s1"`),
+	"approveWorkflowJob":     onApproval(`, key: "pick", pick: "a"`),
+	"rejectWorkflowJob":      onApproval(`, key: "pick", note: "too dark"`),
 	"startBulkOperation":     plain("(action: CANCEL, filter: {}) { id }"),
 	"pauseBulkOperation":     onBulk,
 	"resumeBulkOperation":    onBulk,
@@ -197,8 +237,36 @@ var acts = map[string]act{
 		told := a.client(t, `{ webhookDeliveries { edges { node { id } } } }`, nil)
 		return fmt.Sprintf("(deliveryId: %q) { id }", at[string](t, told, "webhookDeliveries", "edges", 0, "node", "id"))
 	},
+	"resetProvider": func(t *testing.T, a *api) string {
+		return fmt.Sprintf("(poolId: %q) { id }", kling(t, a).ID)
+	},
+	"decideSubmit": func(t *testing.T, a *api) string {
+		pool := kling(t, a)
+		job := a.Submit(t)
+		worker, _, err := a.Registrar.Register(t.Context(), a.Enrolment, fleet.Registration{Provider: engine.Provider,
+			ProviderInstanceID: "kling@kling#a", GPUCount: 1, PoolID: pool.ID, Region: "local", GPUType: "any",
+			CapacityClass: models.CapacityOnDemand, AgentVersion: "test"})
+		require.NoError(t, err)
+		p := jobs.Principal{Role: access.RoleWorker, AccountID: a.Enrolment.AccountID, KeyID: a.Enrolment.KeyID, WorkerID: worker.ID}
+		_, fence := a.Lease(t, p)
+		_, err = a.Attempts.Fail(t.Context(), p, fence, lease.Failure{Class: models.FailSubmitUnknown, Message: "It was not answered."})
+		require.NoError(t, err)
+		return fmt.Sprintf("(id: %q, decision: GIVE_UP) { id }", job.ID)
+	},
 	"updateAccount": func(_ *testing.T, a *api) string {
 		return fmt.Sprintf("(id: %q, input: {maxRunning: 3}) { id }", a.Account.ID)
+	},
+	"setBudget": func(_ *testing.T, a *api) string {
+		return fmt.Sprintf("(input: {accountId: %q, period: MONTH, limitUsd: 9}) { id }", a.Account.ID)
+	},
+	"removeBudget": func(t *testing.T, a *api) string {
+		set, err := a.Budgets.Set(t.Context(), a.Admin, budget.Input{AccountID: a.Account.ID, Period: budgets.PerDay})
+		require.NoError(t, err)
+		return fmt.Sprintf("(id: %q)", set.ID)
+	},
+	"deleteAccount": func(t *testing.T, a *api) string {
+		closed := a.NewAccount(t, "closed", models.TierFree)
+		return fmt.Sprintf("(id: %q, name: %q) { accountId }", closed.ID, closed.Name)
 	},
 	"applyModels": plain(`(input: {source: "models: [{name: own, type: x, gpuTypes: [any], timeoutSeconds: 1, gpuSecondsPerSecond: 1, params: {}}]"}) { name }`),
 	"removeModel": func(t *testing.T, a *api) string {

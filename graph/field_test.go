@@ -26,11 +26,11 @@ func TestSchema_HasTheFieldsOfRows(t *testing.T) {
 		{reflect.TypeFor[models.Job](), "Job Progress Draft Cancellation", map[string]string{
 			"a resolver shows it": `AccountID WorkflowID LatestCheckpointID ResultID PreviewID Handle Traceparent Needs QueuedSeconds LeasedSeconds
 				PausedSeconds BackoffSeconds DelayedSeconds`,
-			"the client has it from its request": "TimeoutSeconds RetryPolicy Region RequireRegion",
-			"it is secret":                       "RequestDigest",
+			"the client has it from its request": "TimeoutSeconds RetryPolicy Region RequireRegion Reuse",
+			"it is secret":                       "RequestDigest ReuseDigest ReuseRefs",
 			"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds TimeClass SlackUntil BlockedBy Failures Crashes GPURank AvoidWorkerID AvoidUntil
 				EventSeq CurrentAttemptID ProgressEventAt ProgressEventPercent PredictedWaitSeconds PredictedSeconds DelayedAt QueuedAt LeasedAt`,
-			"it has another name there": "DraftSteps TakesID CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt",
+			"it has another name there": "EstimatedUSD DraftSteps TakesID CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt",
 		}},
 	} {
 		left := map[string]bool{}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/hosted"
+	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models/access"
@@ -47,8 +49,10 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 	return graph.New(&graph.Resolver{
 		Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter, Reads: s.Reads, Watcher: s.Watcher,
 		Leaser: s.Leaser, Attempts: s.Attempts, Retrier: s.Retrier, Registrar: s.Registrar, Operator: s.Operator, Registry: s.Registry,
-		Fleet: s.Fleet, Pools: s.Pools, DeadLetters: s.DeadLetters, Bulk: s.Bulk,
-		Keys: s.Keys, Accounts: s.Accounts, Members: s.Members, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts, Schedules: s.Schedules,
+		Fleet: s.Fleet, Pools: s.Pools, Engines: s.Engines, Providers: &hosted.Accounts{DB: s.DB},
+		Prices:           &pricebook.Prices{DB: s.DB, Catalogue: s.Registry.Catalogue},
+		ProviderWebhooks: &hosted.Webhooks{DB: s.DB}, DeadLetters: s.DeadLetters, Bulk: s.Bulk,
+		Keys: s.Keys, Accounts: s.Accounts, Budgets: s.Budgets, Eraser: s.Eraser, Members: s.Members, Webhooks: s.Webhooks, Inputs: s.Inputs, Alerts: s.Alerts, Schedules: s.Schedules,
 		Workflows: s.Workflows,
 		Examine: func(context.Context) ([]doctor.Finding, error) {
 			return []doctor.Finding{{Check: "rehearsed", Level: doctor.LevelAdvice, Holds: "It holds."}}, nil

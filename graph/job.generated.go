@@ -14,9 +14,11 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/joblist"
+	"github.com/shopspring/decimal"
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
@@ -32,6 +34,9 @@ type AttemptResolver interface {
 
 	Log(ctx context.Context, obj *models.Attempt) (*models.Artifact, error)
 	LiveLog(ctx context.Context, obj *models.Attempt, after int64) (*query.LiveLog, error)
+
+	CostUsd(ctx context.Context, obj *models.Attempt) (*float64, error)
+	WastedCostUsd(ctx context.Context, obj *models.Attempt) (*float64, error)
 }
 type CancellationResolver interface {
 	By(ctx context.Context, obj *models.Job) (string, error)
@@ -55,6 +60,9 @@ type JobResolver interface {
 
 	LatestCheckpoint(ctx context.Context, obj *models.Job) (*models.Artifact, error)
 
+	CostUsd(ctx context.Context, obj *models.Job) (*float64, error)
+
+	OperatorCostUsd(ctx context.Context, obj *models.Job) (*float64, error)
 	Cancellation(ctx context.Context, obj *models.Job) (*models.Job, error)
 
 	WaitedSeconds(ctx context.Context, obj *models.Job) (*float64, error)
@@ -778,6 +786,52 @@ func (ec *executionContext) fieldContext_Attempt_wastedGpuSeconds(_ context.Cont
 	return graphql.NewScalarFieldContext("Attempt", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Attempt_costUsd(ctx context.Context, field graphql.CollectedField, obj *models.Attempt) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attempt_costUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Attempt().CostUsd(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Attempt_costUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Attempt_wastedCostUsd(ctx context.Context, field graphql.CollectedField, obj *models.Attempt) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Attempt_wastedCostUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Attempt().WastedCostUsd(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Attempt_wastedCostUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Attempt", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Attempt_startedAt(ctx context.Context, field graphql.CollectedField, obj *models.Attempt) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1375,6 +1429,29 @@ func (ec *executionContext) fieldContext_Estimate_renderSeconds(_ context.Contex
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Estimate_costUsd(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_costUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CostUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *decimal.Decimal) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖgithubᚗcomᚋshopspringᚋdecimalᚐDecimal(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_costUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Estimate_position(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1396,6 +1473,29 @@ func (ec *executionContext) _Estimate_position(ctx context.Context, field graphq
 }
 func (ec *executionContext) fieldContext_Estimate_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _Estimate_reusedFrom(ctx context.Context, field graphql.CollectedField, obj *estimate.Estimate) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Estimate_reusedFrom(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReusedFrom, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.JobID) graphql.Marshaler {
+			return ec.marshalOID2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobID(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Estimate_reusedFrom(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Estimate", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _FailureCount_failureClass(ctx context.Context, field graphql.CollectedField, obj *joblist.FailureCount) (ret graphql.Marshaler) {
@@ -1920,6 +2020,61 @@ func (ec *executionContext) _Job_atMostOnce(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Job_atMostOnce(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Job_fallback(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_fallback(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FallbackModels(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_fallback(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Job_routes(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_routes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Routes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []models.JobRoute) graphql.Marshaler {
+			return ec.marshalNJobRoute2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobRouteᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Job_routes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Job",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_JobRoute(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Job_maxPreemptions(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
@@ -2524,6 +2679,75 @@ func (ec *executionContext) fieldContext_Job_wastedGpuSeconds(_ context.Context,
 	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Job_costUsd(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_costUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().CostUsd(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_costUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Job_estimatedCostUsd(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_estimatedCostUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.EstimatedUSD, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *decimal.Decimal) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖgithubᚗcomᚋshopspringᚋdecimalᚐDecimal(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_estimatedCostUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Job_operatorCostUsd(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_operatorCostUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Job().OperatorCostUsd(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_operatorCostUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _Job_cancellation(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2976,6 +3200,29 @@ func (ec *executionContext) fieldContext_Job_continues(_ context.Context, field 
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _Job_reusedFrom(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Job_reusedFrom(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ReusedFrom, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.JobID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobID(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Job_reusedFrom(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Job", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Job_callbackUrl(ctx context.Context, field graphql.CollectedField, obj *models.Job) (ret graphql.Marshaler) {
@@ -3531,6 +3778,121 @@ func (ec *executionContext) fieldContext_JobInput_artifact(_ context.Context, fi
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _JobRoute_run(ctx context.Context, field graphql.CollectedField, obj *models.JobRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobRoute_run(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Run, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobRoute_run(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobRoute", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _JobRoute_from(ctx context.Context, field graphql.CollectedField, obj *models.JobRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobRoute_from(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.From, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobRoute_from(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobRoute", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JobRoute_to(ctx context.Context, field graphql.CollectedField, obj *models.JobRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobRoute_to(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.To, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobRoute_to(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobRoute", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JobRoute_reason(ctx context.Context, field graphql.CollectedField, obj *models.JobRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobRoute_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobRoute_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobRoute", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _JobRoute_at(ctx context.Context, field graphql.CollectedField, obj *models.JobRoute) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_JobRoute_at(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.At, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_JobRoute_at(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("JobRoute", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _JobTime_delayedSeconds(ctx context.Context, field graphql.CollectedField, obj *models.JobTime) (ret graphql.Marshaler) {
@@ -5125,8 +5487,11 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 	if _, present := asMap["atMostOnce"]; !present {
 		asMap["atMostOnce"] = false
 	}
+	if _, present := asMap["reuse"]; !present {
+		asMap["reuse"] = false
+	}
 
-	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "callbackUrl", "runAt", "expiresAt", "dependsOn", "draft", "region", "requireRegion", "retry", "atMostOnce", "maxPreemptions", "finishBy", "maxPricePerHour"}
+	fieldsInOrder := [...]string{"type", "model", "prompt", "params", "tier", "priority", "idempotencyKey", "maxAttempts", "timeoutSeconds", "userId", "metadata", "callbackUrl", "runAt", "expiresAt", "dependsOn", "draft", "region", "requireRegion", "retry", "atMostOnce", "reuse", "fallback", "maxPreemptions", "finishBy", "maxPricePerHour"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -5273,6 +5638,20 @@ func (ec *executionContext) unmarshalInputSubmitJobInput(ctx context.Context, ob
 				return it, err
 			}
 			it.AtMostOnce = data
+		case "reuse":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reuse"))
+			data, err := ec.unmarshalOBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reuse = data
+		case "fallback":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("fallback"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Fallback = data
 		case "maxPreemptions":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("maxPreemptions"))
 			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
@@ -5637,6 +6016,82 @@ func (ec *executionContext) _Attempt(ctx context.Context, sel ast.SelectionSet, 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "costUsd":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Attempt_costUsd(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "wastedCostUsd":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Attempt_wastedCostUsd(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "startedAt":
 			out.Values[i] = ec._Attempt_startedAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -6054,9 +6509,19 @@ func (ec *executionContext) _Estimate(ctx context.Context, sel ast.SelectionSet,
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
+		case "costUsd":
+			out.Values[i] = ec._Estimate_costUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
 		case "position":
 			out.Values[i] = ec._Estimate_position(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reusedFrom":
+			out.Values[i] = ec._Estimate_reusedFrom(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -6298,6 +6763,16 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 		case "atMostOnce":
 			out.Values[i] = ec._Job_atMostOnce(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "fallback":
+			out.Values[i] = ec._Job_fallback(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "routes":
+			out.Values[i] = ec._Job_routes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -6675,6 +7150,87 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "costUsd":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_costUsd(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "estimatedCostUsd":
+			out.Values[i] = ec._Job_estimatedCostUsd(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "operatorCostUsd":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Job_operatorCostUsd(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "cancellation":
 			field := field
 
@@ -7123,6 +7679,11 @@ func (ec *executionContext) _Job(ctx context.Context, sel ast.SelectionSet, obj 
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "reusedFrom":
+			out.Values[i] = ec._Job_reusedFrom(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
 		case "callbackUrl":
 			out.Values[i] = ec._Job_callbackUrl(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -7490,6 +8051,64 @@ func (ec *executionContext) _JobInput(ctx context.Context, sel ast.SelectionSet,
 		case "artifact":
 			out.Values[i] = ec._JobInput_artifact(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var jobRouteImplementors = []string{"JobRoute"}
+
+func (ec *executionContext) _JobRoute(ctx context.Context, sel ast.SelectionSet, obj *models.JobRoute) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, jobRouteImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("JobRoute")
+		case "run":
+			out.Values[i] = ec._JobRoute_run(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "from":
+			out.Values[i] = ec._JobRoute_from(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "to":
+			out.Values[i] = ec._JobRoute_to(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._JobRoute_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "at":
+			out.Values[i] = ec._JobRoute_at(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -8610,6 +9229,26 @@ func (ec *executionContext) marshalNJobInput2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._JobInput(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNJobRoute2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobRoute(ctx context.Context, sel ast.SelectionSet, v models.JobRoute) graphql.Marshaler {
+	return ec._JobRoute(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNJobRoute2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobRouteᚄ(ctx context.Context, sel ast.SelectionSet, v []models.JobRoute) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNJobRoute2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobRoute(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 func (ec *executionContext) unmarshalNJobStatus2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobStatus(ctx context.Context, v any) (models.JobStatus, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := models.JobStatus(tmp)
@@ -8696,6 +9335,23 @@ func (ec *executionContext) marshalNStatusCount2ᚕgithubᚗcomᚋreelayᚋreela
 	}
 
 	return ret
+}
+
+func (ec *executionContext) unmarshalNSubmitDecision2githubᚗcomᚋreelayᚋreelayᚋjobsᚋoperateᚐSubmitDecision(ctx context.Context, v any) (operate.SubmitDecision, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := operate.SubmitDecision(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNSubmitDecision2githubᚗcomᚋreelayᚋreelayᚋjobsᚋoperateᚐSubmitDecision(ctx context.Context, sel ast.SelectionSet, v operate.SubmitDecision) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) unmarshalNSubmitJobInput2githubᚗcomᚋreelayᚋreelayᚋjobsᚋsubmitᚐSubmission(ctx context.Context, v any) (submit.Submission, error) {
@@ -8830,6 +9486,26 @@ func (ec *executionContext) marshalNWaitingCode2githubᚗcomᚋreelayᚋreelay�
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNWaitingReason2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReason(ctx context.Context, sel ast.SelectionSet, v query.WaitingReason) graphql.Marshaler {
+	return ec._WaitingReason(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNWaitingReason2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []query.WaitingReason) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWaitingReason2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReason(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalNWaitingReason2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingReasonᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.WaitingReason) graphql.Marshaler {

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
@@ -38,6 +39,16 @@ func (r *attemptResolver) Log(ctx context.Context, obj *models.Attempt) (*models
 
 func (r *attemptResolver) LiveLog(ctx context.Context, obj *models.Attempt, after int64) (*query.LiveLog, error) {
 	return r.Reads.Jobs.LiveLog(ctx, principal(ctx), obj.ID, after)
+}
+
+func (r *attemptResolver) CostUsd(ctx context.Context, obj *models.Attempt) (*float64, error) {
+	cost, err := costOfAttempt(ctx, obj)
+	return dollars(cost.UsefulUSD), err
+}
+
+func (r *attemptResolver) WastedCostUsd(ctx context.Context, obj *models.Attempt) (*float64, error) {
+	cost, err := costOfAttempt(ctx, obj)
+	return dollars(cost.WastedUSD), err
 }
 
 func (r *cancellationResolver) By(ctx context.Context, obj *models.Job) (string, error) {
@@ -104,6 +115,22 @@ func (r *jobResolver) Account(ctx context.Context, obj *models.Job) (*models.Acc
 
 func (r *jobResolver) LatestCheckpoint(ctx context.Context, obj *models.Job) (*models.Artifact, error) {
 	return load(ctx).Artifacts.Load(ctx, obj.LatestCheckpointID)
+}
+
+func (r *jobResolver) CostUsd(ctx context.Context, obj *models.Job) (*float64, error) {
+	cost, err := load(ctx).Costs.Load(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	return dollars(cost.USD), nil
+}
+
+func (r *jobResolver) OperatorCostUsd(ctx context.Context, obj *models.Job) (*float64, error) {
+	cost, err := load(ctx).Costs.Load(ctx, obj)
+	if err != nil {
+		return nil, err
+	}
+	return dollars(cost.RestUSD), nil
 }
 
 func (r *jobResolver) Cancellation(ctx context.Context, obj *models.Job) (*models.Job, error) {
@@ -232,6 +259,10 @@ func (r *mutationResolver) SetJobTier(ctx context.Context, id string, tier model
 
 func (r *mutationResolver) SetJobPriority(ctx context.Context, id string, priority int) (*models.Job, error) {
 	return r.Operator.SetJobPriority(ctx, principal(ctx), models.JobID(id), priority)
+}
+
+func (r *mutationResolver) DecideSubmit(ctx context.Context, id string, decision operate.SubmitDecision) (*models.Job, error) {
+	return r.Operator.DecideSubmit(ctx, principal(ctx), models.JobID(id), decision)
 }
 
 func (r *progressResolver) PreviewURL(ctx context.Context, obj *models.Progress) (*string, error) {

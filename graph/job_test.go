@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
@@ -52,6 +53,25 @@ func TestSubmitJob(t *testing.T) {
 			"expiresAt", "startedAt"} {
 			require.Nil(t, job[absent], absent)
 		}
+	})
+
+	t.Run("ReusesTheResultOfAnEqualJob", func(t *testing.T) {
+		t.Parallel()
+
+		a := newAPI(t)
+		in := map[string]any{"model": "testcard", "prompt": "fog", "params": map[string]any{"durationSeconds": 1}}
+		const again = `mutation ($i: SubmitJobInput!) { submitJob(input: $i) { job { status reusedFrom progress { percent } attemptNo result { id } } } }`
+		const guess = `query ($i: SubmitJobInput!) { estimate(input: $i) { reusedFrom position waitSeconds } }`
+		require.Nil(t, at[map[string]any](t, a.client(t, again, map[string]any{"i": in}), "submitJob", "job")["reusedFrom"])
+		first := jobstest.CompleteNext(t, a.Stack, a.Worker(t, "one"))
+		in["reuse"] = true
+
+		forecast := at[map[string]any](t, a.client(t, guess, map[string]any{"i": in}), "estimate")
+		job := at[map[string]any](t, a.client(t, again, map[string]any{"i": in}), "submitJob", "job")
+
+		require.Equal(t, map[string]any{"reusedFrom": string(first.ID), "position": 0.0, "waitSeconds": 0.0}, forecast)
+		require.Equal(t, []any{"COMPLETED", string(first.ID), 0.0}, []any{job["status"], job["reusedFrom"], job["attemptNo"]})
+		require.NotNil(t, job["result"])
 	})
 
 	t.Run("SaysThatADeadlineCannotBeMet", func(t *testing.T) {

@@ -31,16 +31,16 @@ func (r *mutationResolver) RestoreModel(ctx context.Context, name string) (*cata
 }
 
 func (r *queryResolver) Models(ctx context.Context) ([]*query.ModelStatus, error) {
-	all, err := r.Reads.Models.List(ctx, r.Reads.Models.Catalogue.Current())
+	all, err := r.Reads.Models.List(ctx, r.Reads.Models.Catalogue.Current().For(principal(ctx).Scope()))
 	return pointers(all), err
 }
 
 func (r *queryResolver) Model(ctx context.Context, name string, version *int) (*query.ModelStatus, error) {
-	return r.Reads.Models.Get(ctx, r.Reads.Models.Catalogue.Current(), name, valueOr(version, 0))
+	return r.Reads.Models.Get(ctx, r.Reads.Models.Catalogue.Current().For(principal(ctx).Scope()), name, valueOr(version, 0))
 }
 
 func (r *queryResolver) RemovedModels(ctx context.Context) ([]*catalogue.Removed, error) {
-	return pointers(r.Reads.Models.Catalogue.Current().Removals()), nil
+	return pointers(r.Reads.Models.Catalogue.Current().For(principal(ctx).Scope()).Removals()), nil
 }
 
 func (r *queryResolver) ModelUses(ctx context.Context, name string) (*registry.Uses, error) {
@@ -52,7 +52,7 @@ func (r *queryResolver) ExportModels(ctx context.Context, names []string) (strin
 }
 
 func (r *queryResolver) ModelAliases(ctx context.Context) ([]*catalogue.Alias, error) {
-	return r.Reads.Models.Catalogue.Current().Aliases(), nil
+	return r.Reads.Models.Catalogue.Current().For(principal(ctx).Scope()).Aliases(), nil
 }
 
 func (r *queryResolver) ModelPrograms(ctx context.Context) ([]*catalogue.Program, error) {

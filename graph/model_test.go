@@ -1,8 +1,10 @@
 package graph_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
 )
@@ -77,6 +79,12 @@ func TestApplyModels(t *testing.T) {
 		require.Equal(t, map[string]any{"removedBy": nil, "source": nil}, theirs, "who removed it is not the customers' business")
 		require.Equal(t, "own", at[string](t, a.client(t, `{ removedModels { name } }`, nil), "removedModels", 0, "name"))
 		require.Equal(t, "test ADMIN", at[string](t, admin(`{ removedModels { removedBy } }`, nil).Data, "removedModels", 0, "removedBy"))
+		restricted := strings.Replace(ownModel, "name: own", "name: theirs\n  accounts: ["+string(models.NewAccountID())+"]", 1)
+		require.Empty(t, admin(apply, map[string]any{"source": restricted[:strings.Index(restricted, "aliases:")]}).codes())
+		require.Empty(t, admin(`mutation { removeModel(name: "theirs") }`, nil).codes())
+		require.Len(t, at[[]any](t, admin(`{ removedModels { name } }`, nil).Data, "removedModels"), 3)
+		require.Len(t, at[[]any](t, a.client(t, `{ removedModels { name } }`, nil), "removedModels"), 2, "theirs is for other accounts")
+		require.Nil(t, a.client(t, `{ model(name: "theirs", version: 1) { name } }`, nil)["model"])
 		require.Equal(t, 1.0, at[float64](t, admin(`mutation { restoreModel(name: "own") { version } }`, nil).Data, "restoreModel", "version"))
 		require.Equal(t, []string{"CONFLICT"}, admin(`mutation { restoreModel(name: "own") { version } }`, nil).codes())
 	})

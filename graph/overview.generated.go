@@ -2383,4 +2383,23 @@ func (ec *executionContext) marshalOHistoryResolution2ᚖgithubᚗcomᚋreelay�
 	return res
 }
 
+func (ec *executionContext) marshalOPaidTime2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTimeᚄ(ctx context.Context, sel ast.SelectionSet, v []*models.PaidTime) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNPaidTime2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPaidTime(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
 // endregion ***************************** type.gotpl *****************************

@@ -13,7 +13,10 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/graph/scalar"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
@@ -25,6 +28,9 @@ import (
 
 // region    ************************** generated!.gotpl **************************
 
+type EngineResolver interface {
+	Worker(ctx context.Context, obj *query.PoolEngine) (*models.Worker, error)
+}
 type PoolResolver interface {
 	State(ctx context.Context, obj *query.PoolStatus) (fleet.State, error)
 	Warnings(ctx context.Context, obj *query.PoolStatus) ([]string, error)
@@ -35,6 +41,10 @@ type PoolResolver interface {
 	Explanation(ctx context.Context, obj *query.PoolStatus) (*fleet.Explanation, error)
 
 	ScalingHistory(ctx context.Context, obj *query.PoolStatus, first *int) ([]*capacity.ScalingDecision, error)
+}
+type ProviderAccountResolver interface {
+	Slots(ctx context.Context, obj *capacity.ProviderUse) ([]*capacity.ProviderSlot, error)
+	Errors(ctx context.Context, obj *capacity.ProviderUse) ([]*capacity.ProviderError, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -269,6 +279,392 @@ func (ec *executionContext) _CheckpointPlan_overhead(ctx context.Context, field 
 }
 func (ec *executionContext) fieldContext_CheckpointPlan_overhead(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("CheckpointPlan", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_url(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_url(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.URL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_url(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_kind(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v engine.Kind) graphql.Marshaler {
+			return ec.marshalNEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type EngineKind does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_state(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v capacity.EngineState) graphql.Marshaler {
+			return ec.marshalNEngineState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type EngineState does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_reason(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_since(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_since(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Since, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_since(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_version(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_gpuName(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_gpuName(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUName, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_gpuName(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_gpuMemoryBytes(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_gpuMemoryBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUMemoryBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_gpuMemoryBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_gpuMemoryFreeBytes(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_gpuMemoryFreeBytes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.GPUMemoryFreeBytes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
+			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_gpuMemoryFreeBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_lacks(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_lacks(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Lacks, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []capacity.EngineLack) graphql.Marshaler {
+			return ec.marshalNEngineLack2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLackᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_lacks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Engine",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_EngineLack(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Engine_held(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_held(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Held(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_held(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_heldAt(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_heldAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HeldAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_heldAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_heldBy(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_heldBy(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HeldBy, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_heldBy(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Engine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Engine_worker(ctx context.Context, field graphql.CollectedField, obj *query.PoolEngine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Engine_worker(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Engine().Worker(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *models.Worker) graphql.Marshaler {
+			return ec.marshalOWorker2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐWorker(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Engine_worker(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Engine",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Worker(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _EngineLack_model(ctx context.Context, field graphql.CollectedField, obj *capacity.EngineLack) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EngineLack_model(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Model, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EngineLack_model(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EngineLack", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _EngineLack_missing(ctx context.Context, field graphql.CollectedField, obj *capacity.EngineLack) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_EngineLack_missing(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Missing, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_EngineLack_missing(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("EngineLack", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _ModelLoad_model(ctx context.Context, field graphql.CollectedField, obj *estimate.LoadTime) (ret graphql.Marshaler) {
@@ -545,6 +941,116 @@ func (ec *executionContext) _Pool_models(ctx context.Context, field graphql.Coll
 }
 func (ec *executionContext) fieldContext_Pool_models(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_followsCatalogue(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_followsCatalogue(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FollowsCatalogue, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_followsCatalogue(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_engineKind(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_engineKind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *engine.Kind) graphql.Marshaler {
+			return ec.marshalOEngineKind2ᚖgithubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_engineKind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Pool", field, true, false, errors.New("field of type EngineKind does not have child fields"))
+}
+
+func (ec *executionContext) _Pool_engines(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_engines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Engines, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*query.PoolEngine) graphql.Marshaler {
+			return ec.marshalNEngine2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolEngineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_engines(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Engine(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _Pool_providerAccount(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Pool_providerAccount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ProviderAccount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *capacity.ProviderUse) graphql.Marshaler {
+			return ec.marshalOProviderAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderUse(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Pool_providerAccount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Pool",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProviderAccount(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Pool_minWorkers(ctx context.Context, field graphql.CollectedField, obj *query.PoolStatus) (ret graphql.Marshaler) {
@@ -2467,6 +2973,645 @@ func (ec *executionContext) fieldContext_PriceStep_pricePerHourUsd(_ context.Con
 	return graphql.NewScalarFieldContext("PriceStep", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _ProviderAccount_kind(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v engine.Kind) graphql.Marshaler {
+			return ec.marshalNEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type EngineKind does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_title(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_title(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Title(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_title(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_apiVersion(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_apiVersion(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.APIVersion(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_apiVersion(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_state(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_state(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.State(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v capacity.ProviderState) graphql.Marshaler {
+			return ec.marshalNProviderState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderState(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_state(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, true, false, errors.New("field of type ProviderState does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_reason(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Why(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_until(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_until(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Until(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_until(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, true, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_concurrent(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_concurrent(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Concurrent, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_concurrent(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_slotsTaken(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_slotsTaken(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Slots, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_slotsTaken(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_perMinute(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_perMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.PerMinute, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_perMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_callsInMinute(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_callsInMinute(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CallsInMinute, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_callsInMinute(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_onUnknownSubmit(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_onUnknownSubmit(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.OnUnknown, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v capacity.UnknownSubmit) graphql.Marshaler {
+			return ec.marshalNUnknownSubmit2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐUnknownSubmit(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_onUnknownSubmit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type UnknownSubmit does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_unknownSubmits(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_unknownSubmits(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Unknown, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_unknownSubmits(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderAccount", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderAccount_slots(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_slots(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ProviderAccount().Slots(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*capacity.ProviderSlot) graphql.Marshaler {
+			return ec.marshalNProviderSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderSlotᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_slots(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProviderAccount",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProviderSlot(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ProviderAccount_errors(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderUse) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderAccount_errors(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.ProviderAccount().Errors(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*capacity.ProviderError) graphql.Marshaler {
+			return ec.marshalNProviderError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderErrorᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderAccount_errors(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "ProviderAccount",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProviderError(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _ProviderError_status(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_status(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Status, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_status(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_code(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Code, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_means(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_means(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Means, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_means(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_known(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_known(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Known, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_known(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_count(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_count(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Count, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_count(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_lastAt(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_lastAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LastAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_lastAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderError_text(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderError) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderError_text(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Text, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderError_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderError", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderSlot_jobId(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderSlot) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderSlot_jobId(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.JobID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v models.JobID) graphql.Marshaler {
+			return ec.marshalNID2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐJobID(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderSlot_jobId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderSlot", field, false, false, errors.New("field of type ID does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderSlot_takenAt(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderSlot) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderSlot_takenAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.TakenAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderSlot_takenAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderSlot", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderSlot_expiresAt(ctx context.Context, field graphql.CollectedField, obj *capacity.ProviderSlot) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderSlot_expiresAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExpiresAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderSlot_expiresAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderSlot", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderTurn_waitSeconds(ctx context.Context, field graphql.CollectedField, obj *hosted.Turn) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderTurn_waitSeconds(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.WaitSeconds, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
+			return ec.marshalNFloat2float64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderTurn_waitSeconds(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderTurn", field, false, false, errors.New("field of type Float does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderTurn_reason(ctx context.Context, field graphql.CollectedField, obj *hosted.Turn) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderTurn_reason(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Reason, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderTurn_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderTurn", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderTurn_tell(ctx context.Context, field graphql.CollectedField, obj *hosted.Turn) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderTurn_tell(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Tell, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderTurn_tell(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderTurn", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 func (ec *executionContext) _ScalingDecision_at(ctx context.Context, field graphql.CollectedField, obj *capacity.ScalingDecision) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -2605,6 +3750,153 @@ func (ec *executionContext) fieldContext_ScalingDecision_error(_ context.Context
 	return graphql.NewScalarFieldContext("ScalingDecision", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _WantedEngine_url(ctx context.Context, field graphql.CollectedField, obj *capacity.Engine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngine_url(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.URL, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngine_url(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WantedEngine", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WantedEngine_held(ctx context.Context, field graphql.CollectedField, obj *capacity.Engine) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngine_held(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Held(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngine_held(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WantedEngine", field, true, false, errors.New("field of type Boolean does not have child fields"))
+}
+
+func (ec *executionContext) _WantedEngines_pool(ctx context.Context, field graphql.CollectedField, obj *fleet.EnginesWanted) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngines_pool(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pool, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngines_pool(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WantedEngines", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _WantedEngines_kind(ctx context.Context, field graphql.CollectedField, obj *fleet.EnginesWanted) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngines_kind(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Kind, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v engine.Kind) graphql.Marshaler {
+			return ec.marshalNEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngines_kind(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WantedEngines", field, false, false, errors.New("field of type EngineKind does not have child fields"))
+}
+
+func (ec *executionContext) _WantedEngines_engines(ctx context.Context, field graphql.CollectedField, obj *fleet.EnginesWanted) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngines_engines(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Engines, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []*capacity.Engine) graphql.Marshaler {
+			return ec.marshalNWantedEngine2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngines_engines(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "WantedEngines",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_WantedEngine(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _WantedEngines_workers(ctx context.Context, field graphql.CollectedField, obj *fleet.EnginesWanted) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_WantedEngines_workers(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Workers, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_WantedEngines_workers(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("WantedEngines", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -2660,6 +3952,172 @@ func (ec *executionContext) unmarshalInputApplyPoolsInput(ctx context.Context, o
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputEngineLackInput(ctx context.Context, obj any) (capacity.EngineLack, error) {
+	var it capacity.EngineLack
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"model", "missing"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "model":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("model"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Model = data
+		case "missing":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("missing"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Missing = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputEngineReport(ctx context.Context, obj any) (capacity.EngineReport, error) {
+	var it capacity.EngineReport
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reason"]; !present {
+		asMap["reason"] = ""
+	}
+	if _, present := asMap["version"]; !present {
+		asMap["version"] = ""
+	}
+	if _, present := asMap["gpuName"]; !present {
+		asMap["gpuName"] = ""
+	}
+	if _, present := asMap["lacks"]; !present {
+		asMap["lacks"] = []any{}
+	}
+
+	fieldsInOrder := [...]string{"url", "state", "reason", "version", "gpuName", "gpuMemoryBytes", "gpuMemoryFreeBytes", "lacks"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "url":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("url"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.URL = data
+		case "state":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("state"))
+			data, err := ec.unmarshalNEngineState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineState(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.State = data
+		case "reason":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reason"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reason = data
+		case "version":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("version"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Version = data
+		case "gpuName":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpuName"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.GPUName = data
+		case "gpuMemoryBytes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpuMemoryBytes"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.GPUMemoryBytes = data
+		case "gpuMemoryFreeBytes":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gpuMemoryFreeBytes"))
+			data, err := ec.unmarshalOInt642ᚖint64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.GPUMemoryFreeBytes = data
+		case "lacks":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("lacks"))
+			data, err := ec.unmarshalNEngineLackInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLackᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Lacks = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputEnterProviderInput(ctx context.Context, obj any) (hosted.Call, error) {
+	var it hosted.Call
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"pool", "use"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "pool":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("pool"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Pool = data
+		case "use":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("use"))
+			data, err := ec.unmarshalNProviderUse2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐUse(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Use = data
+		}
+	}
+	return it, nil
+}
+
 func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any) (capacity.PoolSpec, error) {
 	var it capacity.PoolSpec
 	if obj == nil {
@@ -2671,8 +4129,14 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 		asMap[k] = v
 	}
 
-	if _, present := asMap["capacityClass"]; !present {
-		asMap["capacityClass"] = "SPOT"
+	if _, present := asMap["region"]; !present {
+		asMap["region"] = ""
+	}
+	if _, present := asMap["gpuType"]; !present {
+		asMap["gpuType"] = ""
+	}
+	if _, present := asMap["models"]; !present {
+		asMap["models"] = []any{}
 	}
 	if _, present := asMap["yieldingTiers"]; !present {
 		asMap["yieldingTiers"] = []any{"BATCH"}
@@ -2708,7 +4172,7 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 		asMap["holdOnFailure"] = false
 	}
 
-	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "tiers", "accounts", "yieldingTiers", "workersPerMachine", "gpusPerWorker", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "priceSource", "maxPricePerHourUsd", "activeHours", "holdOnFailure", "settings"}
+	fieldsInOrder := [...]string{"name", "provider", "region", "zones", "gpuType", "machineType", "capacityClass", "models", "engineKind", "engines", "tiers", "accounts", "yieldingTiers", "workersPerMachine", "gpusPerWorker", "minWorkers", "maxWorkers", "warmWorkers", "scaleDownCooldownSeconds", "bootLimitSeconds", "pricePerHourUsd", "priceSource", "maxPricePerHourUsd", "activeHours", "holdOnFailure", "settings"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -2759,7 +4223,7 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 			it.MachineType = data
 		case "capacityClass":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("capacityClass"))
-			data, err := ec.unmarshalNCapacityClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCapacityClass(ctx, v)
+			data, err := ec.unmarshalOCapacityClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCapacityClass(ctx, v)
 			if err != nil {
 				return it, err
 			}
@@ -2771,6 +4235,20 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 				return it, err
 			}
 			it.Models = data
+		case "engineKind":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("engineKind"))
+			data, err := ec.unmarshalOEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.EngineKind = data
+		case "engines":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("engines"))
+			data, err := ec.unmarshalOString2ᚕstringᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Engines = data
 		case "tiers":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("tiers"))
 			data, err := ec.unmarshalOTier2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐTierᚄ(ctx, v)
@@ -2888,6 +4366,138 @@ func (ec *executionContext) unmarshalInputPoolInput(ctx context.Context, obj any
 	return it, nil
 }
 
+func (ec *executionContext) unmarshalInputSyncEnginesInput(ctx context.Context, obj any) (fleet.EngineSync, error) {
+	var it fleet.EngineSync
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["reports"]; !present {
+		asMap["reports"] = []any{}
+	}
+
+	fieldsInOrder := [...]string{"pool", "reports"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "pool":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("pool"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Pool = data
+		case "reports":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("reports"))
+			data, err := ec.unmarshalNEngineReport2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineReportᚄ(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Reports = data
+		}
+	}
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputTellProviderInput(ctx context.Context, obj any) (hosted.Outcome, error) {
+	var it hosted.Outcome
+	if obj == nil {
+		return it, nil
+	}
+
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	if _, present := asMap["means"]; !present {
+		asMap["means"] = ""
+	}
+	if _, present := asMap["status"]; !present {
+		asMap["status"] = 0
+	}
+	if _, present := asMap["code"]; !present {
+		asMap["code"] = ""
+	}
+	if _, present := asMap["text"]; !present {
+		asMap["text"] = ""
+	}
+	if _, present := asMap["known"]; !present {
+		asMap["known"] = true
+	}
+	if _, present := asMap["retryAfterSeconds"]; !present {
+		asMap["retryAfterSeconds"] = 0
+	}
+
+	fieldsInOrder := [...]string{"pool", "means", "status", "code", "text", "known", "retryAfterSeconds"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "pool":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("pool"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Pool = data
+		case "means":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("means"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Means = data
+		case "status":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("status"))
+			data, err := ec.unmarshalNInt2int(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Status = data
+		case "code":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("code"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Code = data
+		case "text":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("text"))
+			data, err := ec.unmarshalNString2string(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Text = data
+		case "known":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("known"))
+			data, err := ec.unmarshalNBoolean2bool(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Known = data
+		case "retryAfterSeconds":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("retryAfterSeconds"))
+			data, err := ec.unmarshalNFloat2float64(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.RetryAfterSeconds = data
+		}
+	}
+	return it, nil
+}
+
 // endregion **************************** input.gotpl *****************************
 
 // region    ************************** interface.gotpl ***************************
@@ -2945,6 +4555,185 @@ func (ec *executionContext) _CheckpointPlan(ctx context.Context, sel ast.Selecti
 			}
 		case "overhead":
 			out.Values[i] = ec._CheckpointPlan_overhead(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var engineImplementors = []string{"Engine"}
+
+func (ec *executionContext) _Engine(ctx context.Context, sel ast.SelectionSet, obj *query.PoolEngine) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, engineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Engine")
+		case "url":
+			out.Values[i] = ec._Engine_url(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "kind":
+			out.Values[i] = ec._Engine_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._Engine_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			out.Values[i] = ec._Engine_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "since":
+			out.Values[i] = ec._Engine_since(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "version":
+			out.Values[i] = ec._Engine_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gpuName":
+			out.Values[i] = ec._Engine_gpuName(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gpuMemoryBytes":
+			out.Values[i] = ec._Engine_gpuMemoryBytes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "gpuMemoryFreeBytes":
+			out.Values[i] = ec._Engine_gpuMemoryFreeBytes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "lacks":
+			out.Values[i] = ec._Engine_lacks(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "held":
+			out.Values[i] = ec._Engine_held(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "heldAt":
+			out.Values[i] = ec._Engine_heldAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "heldBy":
+			out.Values[i] = ec._Engine_heldBy(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "worker":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Engine_worker(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var engineLackImplementors = []string{"EngineLack"}
+
+func (ec *executionContext) _EngineLack(ctx context.Context, sel ast.SelectionSet, obj *capacity.EngineLack) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, engineLackImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("EngineLack")
+		case "model":
+			out.Values[i] = ec._EngineLack_model(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "missing":
+			out.Values[i] = ec._EngineLack_missing(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
@@ -3072,6 +4861,26 @@ func (ec *executionContext) _Pool(ctx context.Context, sel ast.SelectionSet, obj
 		case "models":
 			out.Values[i] = ec._Pool_models(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "followsCatalogue":
+			out.Values[i] = ec._Pool_followsCatalogue(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "engineKind":
+			out.Values[i] = ec._Pool_engineKind(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "engines":
+			out.Values[i] = ec._Pool_engines(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "providerAccount":
+			out.Values[i] = ec._Pool_providerAccount(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "minWorkers":
@@ -3881,6 +5690,339 @@ func (ec *executionContext) _PriceStep(ctx context.Context, sel ast.SelectionSet
 	return out
 }
 
+var providerAccountImplementors = []string{"ProviderAccount"}
+
+func (ec *executionContext) _ProviderAccount(ctx context.Context, sel ast.SelectionSet, obj *capacity.ProviderUse) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, providerAccountImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProviderAccount")
+		case "kind":
+			out.Values[i] = ec._ProviderAccount_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "title":
+			out.Values[i] = ec._ProviderAccount_title(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "apiVersion":
+			out.Values[i] = ec._ProviderAccount_apiVersion(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "state":
+			out.Values[i] = ec._ProviderAccount_state(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "reason":
+			out.Values[i] = ec._ProviderAccount_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "until":
+			out.Values[i] = ec._ProviderAccount_until(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "concurrent":
+			out.Values[i] = ec._ProviderAccount_concurrent(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "slotsTaken":
+			out.Values[i] = ec._ProviderAccount_slotsTaken(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "perMinute":
+			out.Values[i] = ec._ProviderAccount_perMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "callsInMinute":
+			out.Values[i] = ec._ProviderAccount_callsInMinute(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "onUnknownSubmit":
+			out.Values[i] = ec._ProviderAccount_onUnknownSubmit(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "unknownSubmits":
+			out.Values[i] = ec._ProviderAccount_unknownSubmits(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
+			}
+		case "slots":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ProviderAccount_slots(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "errors":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._ProviderAccount_errors(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var providerErrorImplementors = []string{"ProviderError"}
+
+func (ec *executionContext) _ProviderError(ctx context.Context, sel ast.SelectionSet, obj *capacity.ProviderError) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, providerErrorImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProviderError")
+		case "status":
+			out.Values[i] = ec._ProviderError_status(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "code":
+			out.Values[i] = ec._ProviderError_code(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "means":
+			out.Values[i] = ec._ProviderError_means(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "known":
+			out.Values[i] = ec._ProviderError_known(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "count":
+			out.Values[i] = ec._ProviderError_count(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "lastAt":
+			out.Values[i] = ec._ProviderError_lastAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "text":
+			out.Values[i] = ec._ProviderError_text(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var providerSlotImplementors = []string{"ProviderSlot"}
+
+func (ec *executionContext) _ProviderSlot(ctx context.Context, sel ast.SelectionSet, obj *capacity.ProviderSlot) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, providerSlotImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProviderSlot")
+		case "jobId":
+			out.Values[i] = ec._ProviderSlot_jobId(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "takenAt":
+			out.Values[i] = ec._ProviderSlot_takenAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "expiresAt":
+			out.Values[i] = ec._ProviderSlot_expiresAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var providerTurnImplementors = []string{"ProviderTurn"}
+
+func (ec *executionContext) _ProviderTurn(ctx context.Context, sel ast.SelectionSet, obj *hosted.Turn) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, providerTurnImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProviderTurn")
+		case "waitSeconds":
+			out.Values[i] = ec._ProviderTurn_waitSeconds(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "reason":
+			out.Values[i] = ec._ProviderTurn_reason(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "tell":
+			out.Values[i] = ec._ProviderTurn_tell(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var scalingDecisionImplementors = []string{"ScalingDecision"}
 
 func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.SelectionSet, obj *capacity.ScalingDecision) graphql.Marshaler {
@@ -3944,6 +6086,102 @@ func (ec *executionContext) _ScalingDecision(ctx context.Context, sel ast.Select
 	return out
 }
 
+var wantedEngineImplementors = []string{"WantedEngine"}
+
+func (ec *executionContext) _WantedEngine(ctx context.Context, sel ast.SelectionSet, obj *capacity.Engine) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, wantedEngineImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WantedEngine")
+		case "url":
+			out.Values[i] = ec._WantedEngine_url(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "held":
+			out.Values[i] = ec._WantedEngine_held(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var wantedEnginesImplementors = []string{"WantedEngines"}
+
+func (ec *executionContext) _WantedEngines(ctx context.Context, sel ast.SelectionSet, obj *fleet.EnginesWanted) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, wantedEnginesImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("WantedEngines")
+		case "pool":
+			out.Values[i] = ec._WantedEngines_pool(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "kind":
+			out.Values[i] = ec._WantedEngines_kind(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "engines":
+			out.Values[i] = ec._WantedEngines_engines(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "workers":
+			out.Values[i] = ec._WantedEngines_workers(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -3977,6 +6215,128 @@ func (ec *executionContext) marshalNCheckpointPlan2ᚖgithubᚗcomᚋreelayᚋre
 		return graphql.Null
 	}
 	return ec._CheckpointPlan(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNEngine2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolEngineᚄ(ctx context.Context, sel ast.SelectionSet, v []*query.PoolEngine) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEngine2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolEngine(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNEngine2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolEngine(ctx context.Context, sel ast.SelectionSet, v *query.PoolEngine) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._Engine(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, v any) (engine.Kind, error) {
+	res, err := scalar.UnmarshalEngineKind(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, sel ast.SelectionSet, v engine.Kind) graphql.Marshaler {
+	_ = sel
+	res := scalar.MarshalEngineKind(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNEngineLack2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLack(ctx context.Context, sel ast.SelectionSet, v capacity.EngineLack) graphql.Marshaler {
+	return ec._EngineLack(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNEngineLack2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLackᚄ(ctx context.Context, sel ast.SelectionSet, v []capacity.EngineLack) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNEngineLack2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLack(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNEngineLackInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLack(ctx context.Context, v any) (capacity.EngineLack, error) {
+	res, err := ec.unmarshalInputEngineLackInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNEngineLackInput2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLackᚄ(ctx context.Context, v any) ([]capacity.EngineLack, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]capacity.EngineLack, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNEngineLackInput2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineLack(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNEngineReport2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineReport(ctx context.Context, v any) (capacity.EngineReport, error) {
+	res, err := ec.unmarshalInputEngineReport(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNEngineReport2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineReportᚄ(ctx context.Context, v any) ([]capacity.EngineReport, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]capacity.EngineReport, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNEngineReport2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineReport(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) unmarshalNEngineState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineState(ctx context.Context, v any) (capacity.EngineState, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := capacity.EngineState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNEngineState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineState(ctx context.Context, sel ast.SelectionSet, v capacity.EngineState) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNEnterProviderInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐCall(ctx context.Context, v any) (hosted.Call, error) {
+	res, err := ec.unmarshalInputEnterProviderInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNModelLoad2githubᚗcomᚋreelayᚋreelayᚋjobsᚋestimateᚐLoadTime(ctx context.Context, sel ast.SelectionSet, v estimate.LoadTime) graphql.Marshaler {
@@ -4176,6 +6536,102 @@ func (ec *executionContext) marshalNPriceStep2ᚖgithubᚗcomᚋreelayᚋreelay�
 	return ec._PriceStep(ctx, sel, v)
 }
 
+func (ec *executionContext) marshalNProviderError2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderErrorᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.ProviderError) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNProviderError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderError(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNProviderError2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderError(ctx context.Context, sel ast.SelectionSet, v *capacity.ProviderError) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ProviderError(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNProviderSlot2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderSlotᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.ProviderSlot) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNProviderSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderSlot(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNProviderSlot2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderSlot(ctx context.Context, sel ast.SelectionSet, v *capacity.ProviderSlot) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ProviderSlot(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNProviderState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderState(ctx context.Context, v any) (capacity.ProviderState, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := capacity.ProviderState(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNProviderState2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderState(ctx context.Context, sel ast.SelectionSet, v capacity.ProviderState) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNProviderTurn2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐTurn(ctx context.Context, sel ast.SelectionSet, v *hosted.Turn) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._ProviderTurn(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalNProviderUse2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐUse(ctx context.Context, v any) (hosted.Use, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := hosted.Use(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNProviderUse2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐUse(ctx context.Context, sel ast.SelectionSet, v hosted.Use) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) marshalNScalingDecision2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐScalingDecisionᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.ScalingDecision) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
@@ -4202,6 +6658,99 @@ func (ec *executionContext) marshalNScalingDecision2ᚖgithubᚗcomᚋreelayᚋr
 	return ec._ScalingDecision(ctx, sel, v)
 }
 
+func (ec *executionContext) unmarshalNSyncEnginesInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐEngineSync(ctx context.Context, v any) (fleet.EngineSync, error) {
+	res, err := ec.unmarshalInputSyncEnginesInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNTellProviderInput2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋhostedᚐOutcome(ctx context.Context, v any) (hosted.Outcome, error) {
+	res, err := ec.unmarshalInputTellProviderInput(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) unmarshalNUnknownSubmit2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐUnknownSubmit(ctx context.Context, v any) (capacity.UnknownSubmit, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := capacity.UnknownSubmit(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNUnknownSubmit2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐUnknownSubmit(ctx context.Context, sel ast.SelectionSet, v capacity.UnknownSubmit) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNWantedEngine2ᚕᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngineᚄ(ctx context.Context, sel ast.SelectionSet, v []*capacity.Engine) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNWantedEngine2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngine(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNWantedEngine2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐEngine(ctx context.Context, sel ast.SelectionSet, v *capacity.Engine) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._WantedEngine(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalNWantedEngines2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋfleetᚐEnginesWanted(ctx context.Context, sel ast.SelectionSet, v *fleet.EnginesWanted) graphql.Marshaler {
+	if v == nil {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+		return graphql.Null
+	}
+	return ec._WantedEngines(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, v any) (engine.Kind, error) {
+	res, err := scalar.UnmarshalEngineKind(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOEngineKind2githubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, sel ast.SelectionSet, v engine.Kind) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalEngineKind(v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOEngineKind2ᚖgithubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, v any) (*engine.Kind, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := scalar.UnmarshalEngineKind(v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOEngineKind2ᚖgithubᚗcomᚋreelayᚋreelayᚋinternalᚋengineᚐKind(ctx context.Context, sel ast.SelectionSet, v *engine.Kind) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := scalar.MarshalEngineKind(*v)
+	return res
+}
+
 func (ec *executionContext) marshalOPool2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐPoolStatus(ctx context.Context, sel ast.SelectionSet, v *query.PoolStatus) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -4214,6 +6763,13 @@ func (ec *executionContext) marshalOPoolAdvice2ᚖgithubᚗcomᚋreelayᚋreelay
 		return graphql.Null
 	}
 	return ec._PoolAdvice(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOProviderAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐProviderUse(ctx context.Context, sel ast.SelectionSet, v *capacity.ProviderUse) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ProviderAccount(ctx, sel, v)
 }
 
 // endregion ***************************** type.gotpl *****************************

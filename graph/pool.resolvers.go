@@ -10,12 +10,20 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/samber/lo"
 )
+
+func (r *engineResolver) Worker(ctx context.Context, obj *query.PoolEngine) (*models.Worker, error) {
+	if obj.WorkerID == "" {
+		return nil, nil
+	}
+	return load(ctx).Workers.Load(ctx, obj.WorkerID)
+}
 
 func (r *mutationResolver) CreatePool(ctx context.Context, input capacity.PoolSpec) (*query.PoolStatus, error) {
 	pool, err := r.Pools.Create(ctx, principal(ctx), input)
@@ -39,6 +47,36 @@ func (r *mutationResolver) ResumePool(ctx context.Context, id string) (*query.Po
 
 func (r *mutationResolver) DeletePool(ctx context.Context, id string) (string, error) {
 	return id, r.Pools.Delete(ctx, principal(ctx), models.PoolID(id))
+}
+
+func (r *mutationResolver) HoldEngine(ctx context.Context, pool string, url string) (*query.PoolEngine, error) {
+	err := r.Engines.Hold(ctx, principal(ctx), models.PoolID(pool), url)
+	return r.engineOf(ctx, models.PoolID(pool), url, err)
+}
+
+func (r *mutationResolver) ResumeEngine(ctx context.Context, pool string, url string) (*query.PoolEngine, error) {
+	err := r.Engines.Resume(ctx, principal(ctx), models.PoolID(pool), url)
+	return r.engineOf(ctx, models.PoolID(pool), url, err)
+}
+
+func (r *mutationResolver) SyncEngines(ctx context.Context, input fleet.EngineSync) (*fleet.EnginesWanted, error) {
+	return r.Engines.Sync(ctx, principal(ctx), input)
+}
+
+func (r *mutationResolver) EnterProvider(ctx context.Context, input hosted.Call) (*hosted.Turn, error) {
+	return r.Providers.Enter(ctx, principal(ctx), input)
+}
+
+func (r *mutationResolver) TellProvider(ctx context.Context, input hosted.Outcome) (bool, error) {
+	err := r.Providers.Tell(ctx, principal(ctx), input)
+	return err == nil, err
+}
+
+func (r *mutationResolver) ResetProvider(ctx context.Context, poolID string) (*query.PoolStatus, error) {
+	if err := r.Providers.Reset(ctx, principal(ctx), models.PoolID(poolID)); err != nil {
+		return nil, err
+	}
+	return r.Reads.Fleet.Pool(ctx, models.PoolID(poolID))
 }
 
 func (r *mutationResolver) ApplyPools(ctx context.Context, input fleet.PoolFile) ([]*fleet.PoolChange, error) {
@@ -70,6 +108,14 @@ func (r *poolResolver) ScalingHistory(ctx context.Context, obj *query.PoolStatus
 	return load(ctx).ScalingHistory.Load(ctx, loader.ScalingPage{Pool: obj.ID, First: valueOr(first, defaultPage)})
 }
 
+func (r *providerAccountResolver) Slots(ctx context.Context, obj *capacity.ProviderUse) ([]*capacity.ProviderSlot, error) {
+	return r.Reads.Fleet.ProviderSlots(ctx, obj.PoolID)
+}
+
+func (r *providerAccountResolver) Errors(ctx context.Context, obj *capacity.ProviderUse) ([]*capacity.ProviderError, error) {
+	return r.Reads.Fleet.ProviderErrors(ctx, obj.PoolID)
+}
+
 func (r *queryResolver) Pools(ctx context.Context) ([]*query.PoolStatus, error) {
 	return r.Reads.Fleet.Pools(ctx)
 }
@@ -78,6 +124,18 @@ func (r *queryResolver) Pool(ctx context.Context, id string) (*query.PoolStatus,
 	return r.Reads.Fleet.Pool(ctx, models.PoolID(id))
 }
 
+func (r *queryResolver) ProviderWebhook(ctx context.Context, jobID string) (string, error) {
+	return r.ProviderWebhooks.Address(ctx, principal(ctx), models.JobID(jobID))
+}
+
+func (r *Resolver) Engine() EngineResolver { return &engineResolver{r} }
+
 func (r *Resolver) Pool() PoolResolver { return &poolResolver{r} }
 
-type poolResolver struct{ *Resolver }
+func (r *Resolver) ProviderAccount() ProviderAccountResolver { return &providerAccountResolver{r} }
+
+type (
+	engineResolver          struct{ *Resolver }
+	poolResolver            struct{ *Resolver }
+	providerAccountResolver struct{ *Resolver }
+)

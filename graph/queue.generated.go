@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
@@ -29,6 +30,7 @@ type QueueResolver interface {
 	WorkersWithoutPool(ctx context.Context, obj *backlog.QueueCount) (int, error)
 	AtMaximum(ctx context.Context, obj *backlog.QueueCount) (bool, error)
 	DrainCause(ctx context.Context, obj *backlog.QueueCount) (*string, error)
+	ProviderWait(ctx context.Context, obj *backlog.QueueCount) (*query.ProviderWait, error)
 	WaitTargetSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error)
 }
 type QueueAccountResolver interface {
@@ -110,6 +112,98 @@ func (ec *executionContext) _DrainLeftOut_message(ctx context.Context, field gra
 }
 func (ec *executionContext) fieldContext_DrainLeftOut_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("DrainLeftOut", field, true, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderWait_jobs(ctx context.Context, field graphql.CollectedField, obj *query.ProviderWait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderWait_jobs(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Jobs, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalNInt2int(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderWait_jobs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderWait", field, false, false, errors.New("field of type Int does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderWait_code(ctx context.Context, field graphql.CollectedField, obj *query.ProviderWait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderWait_code(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Code, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v query.WaitingCode) graphql.Marshaler {
+			return ec.marshalNWaitingCode2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐWaitingCode(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderWait_code(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderWait", field, false, false, errors.New("field of type WaitingCode does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderWait_message(ctx context.Context, field graphql.CollectedField, obj *query.ProviderWait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderWait_message(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Message, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderWait_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderWait", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _ProviderWait_change(ctx context.Context, field graphql.CollectedField, obj *query.ProviderWait) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderWait_change(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Change, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderWait_change(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderWait", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Queue_tier(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
@@ -487,6 +581,38 @@ func (ec *executionContext) _Queue_drainCause(ctx context.Context, field graphql
 }
 func (ec *executionContext) fieldContext_Queue_drainCause(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Queue", field, true, true, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _Queue_providerWait(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Queue_providerWait(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Queue().ProviderWait(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *query.ProviderWait) graphql.Marshaler {
+			return ec.marshalOProviderWait2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐProviderWait(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Queue_providerWait(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Queue",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_ProviderWait(ctx, field)
+		},
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _Queue_waitTargetSeconds(ctx context.Context, field graphql.CollectedField, obj *backlog.QueueCount) (ret graphql.Marshaler) {
@@ -935,6 +1061,59 @@ func (ec *executionContext) _DrainLeftOut(ctx context.Context, sel ast.Selection
 	return out
 }
 
+var providerWaitImplementors = []string{"ProviderWait"}
+
+func (ec *executionContext) _ProviderWait(ctx context.Context, sel ast.SelectionSet, obj *query.ProviderWait) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, providerWaitImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("ProviderWait")
+		case "jobs":
+			out.Values[i] = ec._ProviderWait_jobs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "code":
+			out.Values[i] = ec._ProviderWait_code(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "message":
+			out.Values[i] = ec._ProviderWait_message(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "change":
+			out.Values[i] = ec._ProviderWait_change(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var queueImplementors = []string{"Queue"}
 
 func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, obj *backlog.QueueCount) graphql.Marshaler {
@@ -1324,6 +1503,44 @@ func (ec *executionContext) _Queue(ctx context.Context, sel ast.SelectionSet, ob
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "providerWait":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Queue_providerWait(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "waitTargetSeconds":
 			field := field
 
@@ -1674,6 +1891,13 @@ func (ec *executionContext) marshalNQueueAccount2ᚖgithubᚗcomᚋreelayᚋreel
 		return graphql.Null
 	}
 	return ec._QueueAccount(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOProviderWait2ᚖgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋqueryᚐProviderWait(ctx context.Context, sel ast.SelectionSet, v *query.ProviderWait) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._ProviderWait(ctx, sel, v)
 }
 
 func (ec *executionContext) marshalOQueuePause2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐPause(ctx context.Context, sel ast.SelectionSet, v *models.Pause) graphql.Marshaler {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/graph/loader"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
@@ -92,6 +93,11 @@ func (r *queueResolver) DrainCause(ctx context.Context, obj *backlog.QueueCount)
 	}
 	capacity, err := r.capacity(ctx, obj)
 	return &capacity.Cause, err
+}
+
+func (r *queueResolver) ProviderWait(ctx context.Context, obj *backlog.QueueCount) (*query.ProviderWait, error) {
+	capacity, err := r.capacity(ctx, obj)
+	return capacity.ProviderWait(obj.Depth), err
 }
 
 func (r *queueResolver) WaitTargetSeconds(ctx context.Context, obj *backlog.QueueCount) (*float64, error) {

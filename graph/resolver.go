@@ -24,9 +24,13 @@ import (
 
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
+	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
@@ -34,11 +38,13 @@ import (
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/jobs/submit"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 )
 
@@ -57,14 +63,21 @@ type Resolver struct {
 	Registry    *registry.Registry
 	Fleet       *fleet.WorkerOperator
 	Pools       *fleet.Pools
+	Engines     *fleet.Engines
+	Providers   *hosted.Accounts
+	Prices      *pricebook.Prices
 	DeadLetters *operate.DeadLetters
 	Bulk        *bulk.Bulk
 	Keys        *auth.Keys
 	Accounts    *auth.Accounts
+	Budgets     *budget.Budgets
+	Eraser      *erase.Eraser
 	Members     *auth.Members
 	Webhooks    *webhook.Endpoints
 	Inputs      *inputs.Inputs
 	Alerts      *alert.Desk
+	// ProviderWebhooks are those that hosted providers send.
+	ProviderWebhooks *hosted.Webhooks
 	// Examine runs the checks of the doctor.
 	Examine func(ctx context.Context) ([]doctor.Finding, error)
 	// RedisVersion returns the version of Redis, or "" if it is not known.
@@ -84,6 +97,24 @@ func (r *Resolver) poolOf(ctx context.Context, pool *capacity.Pool, err error) (
 		return nil, err
 	}
 	return r.Reads.Fleet.Pool(ctx, pool.ID)
+}
+
+// engineOf returns an engine that an operator has just changed, with its worker.
+func (r *Resolver) engineOf(ctx context.Context, id models.PoolID, address string, err error) (*query.PoolEngine, error) {
+	if err != nil {
+		return nil, err
+	}
+	pool, err := r.Reads.Fleet.Pool(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	url, _ := engine.ParseURL(address) // the change has checked it
+	for _, e := range pool.Engines {
+		if e.URL == url {
+			return e, nil
+		}
+	}
+	return nil, apierror.NotFound("engine")
 }
 
 // examineWithin bounds an examination.

@@ -28,13 +28,19 @@ type ResolverRoot interface {
 	AlertRule() AlertRuleResolver
 	AlertSilence() AlertSilenceResolver
 	ApiKey() ApiKeyResolver
+	Approval() ApprovalResolver
+	ApprovalCandidate() ApprovalCandidateResolver
 	Artifact() ArtifactResolver
 	Attempt() AttemptResolver
+	Budget() BudgetResolver
+	BudgetUse() BudgetUseResolver
 	Cancellation() CancellationResolver
+	CostReport() CostReportResolver
 	DeadLetter() DeadLetterResolver
 	DeadLetterConnection() DeadLetterConnectionResolver
 	DeadLetterGroup() DeadLetterGroupResolver
 	Draft() DraftResolver
+	Engine() EngineResolver
 	Job() JobResolver
 	JobConnection() JobConnectionResolver
 	Lease() LeaseResolver
@@ -44,6 +50,7 @@ type ResolverRoot interface {
 	Mutation() MutationResolver
 	Pool() PoolResolver
 	Progress() ProgressResolver
+	ProviderAccount() ProviderAccountResolver
 	Query() QueryResolver
 	Queue() QueueResolver
 	QueueAccount() QueueAccountResolver
@@ -92,12 +99,17 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputApplyModelsInput,
 		ec.unmarshalInputApplyPoolsInput,
 		ec.unmarshalInputBucketKeysInput,
+		ec.unmarshalInputBudgetInput,
 		ec.unmarshalInputCommitCheckpointInput,
 		ec.unmarshalInputCompleteJobInput,
 		ec.unmarshalInputDraftInput,
+		ec.unmarshalInputEngineLackInput,
+		ec.unmarshalInputEngineReport,
+		ec.unmarshalInputEnterProviderInput,
 		ec.unmarshalInputFailJobInput,
 		ec.unmarshalInputGpuSample,
 		ec.unmarshalInputHeartbeatInput,
+		ec.unmarshalInputImportProviderPricesInput,
 		ec.unmarshalInputJobFilter,
 		ec.unmarshalInputLeaseJobInput,
 		ec.unmarshalInputMachineFilter,
@@ -111,6 +123,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputScheduleInput,
 		ec.unmarshalInputSubmitJobInput,
 		ec.unmarshalInputSubmitWorkflowInput,
+		ec.unmarshalInputSyncEnginesInput,
+		ec.unmarshalInputTellProviderInput,
 		ec.unmarshalInputUploadedObject,
 		ec.unmarshalInputWorkflowJobInput,
 	)
@@ -204,7 +218,7 @@ func newExecutionContext(
 	}
 }
 
-//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/bulk.graphqls" "schema/dead_letter.graphqls" "schema/halt.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/queue.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls" "schema/workflow.graphqls"
+//go:embed "schema/account.graphqls" "schema/alert.graphqls" "schema/budget.graphqls" "schema/bulk.graphqls" "schema/cost.graphqls" "schema/dead_letter.graphqls" "schema/halt.graphqls" "schema/job.graphqls" "schema/key.graphqls" "schema/member.graphqls" "schema/model.graphqls" "schema/overview.graphqls" "schema/pool.graphqls" "schema/price.graphqls" "schema/queue.graphqls" "schema/report.graphqls" "schema/schedule.graphqls" "schema/schema.graphqls" "schema/subscription.graphqls" "schema/system.graphqls" "schema/view.graphqls" "schema/webhook.graphqls" "schema/worker.graphqls" "schema/workflow.graphqls"
 var sourcesFS embed.FS
 
 func sourceData(filename string) string {
@@ -218,7 +232,9 @@ func sourceData(filename string) string {
 var sources = []*ast.Source{
 	{Name: "schema/account.graphqls", Input: sourceData("schema/account.graphqls"), BuiltIn: false},
 	{Name: "schema/alert.graphqls", Input: sourceData("schema/alert.graphqls"), BuiltIn: false},
+	{Name: "schema/budget.graphqls", Input: sourceData("schema/budget.graphqls"), BuiltIn: false},
 	{Name: "schema/bulk.graphqls", Input: sourceData("schema/bulk.graphqls"), BuiltIn: false},
+	{Name: "schema/cost.graphqls", Input: sourceData("schema/cost.graphqls"), BuiltIn: false},
 	{Name: "schema/dead_letter.graphqls", Input: sourceData("schema/dead_letter.graphqls"), BuiltIn: false},
 	{Name: "schema/halt.graphqls", Input: sourceData("schema/halt.graphqls"), BuiltIn: false},
 	{Name: "schema/job.graphqls", Input: sourceData("schema/job.graphqls"), BuiltIn: false},
@@ -227,7 +243,9 @@ var sources = []*ast.Source{
 	{Name: "schema/model.graphqls", Input: sourceData("schema/model.graphqls"), BuiltIn: false},
 	{Name: "schema/overview.graphqls", Input: sourceData("schema/overview.graphqls"), BuiltIn: false},
 	{Name: "schema/pool.graphqls", Input: sourceData("schema/pool.graphqls"), BuiltIn: false},
+	{Name: "schema/price.graphqls", Input: sourceData("schema/price.graphqls"), BuiltIn: false},
 	{Name: "schema/queue.graphqls", Input: sourceData("schema/queue.graphqls"), BuiltIn: false},
+	{Name: "schema/report.graphqls", Input: sourceData("schema/report.graphqls"), BuiltIn: false},
 	{Name: "schema/schedule.graphqls", Input: sourceData("schema/schedule.graphqls"), BuiltIn: false},
 	{Name: "schema/schema.graphqls", Input: sourceData("schema/schema.graphqls"), BuiltIn: false},
 	{Name: "schema/subscription.graphqls", Input: sourceData("schema/subscription.graphqls"), BuiltIn: false},
@@ -265,6 +283,14 @@ func (ec *executionContext) childFields_Account(ctx context.Context, field graph
 		return ec.fieldContext_Account_running(ctx, field)
 	case "draftsKeptHours":
 		return ec.fieldContext_Account_draftsKeptHours(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_Account_timeZone(ctx, field)
+	case "monthlyBudgetUsd":
+		return ec.fieldContext_Account_monthlyBudgetUsd(ctx, field)
+	case "spentThisMonthUsd":
+		return ec.fieldContext_Account_spentThisMonthUsd(ctx, field)
+	case "closedAt":
+		return ec.fieldContext_Account_closedAt(ctx, field)
 	case "slotUsage":
 		return ec.fieldContext_Account_slotUsage(ctx, field)
 	}
@@ -279,6 +305,42 @@ func (ec *executionContext) childFields_AccountConnection(ctx context.Context, f
 		return ec.fieldContext_AccountConnection_pageInfo(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AccountConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_AccountDataCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_AccountDataCount_kind(ctx, field)
+	case "count":
+		return ec.fieldContext_AccountDataCount_count(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AccountDataCount", field.Name)
+}
+
+func (ec *executionContext) childFields_AccountDeletion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "accountId":
+		return ec.fieldContext_AccountDeletion_accountId(ctx, field)
+	case "name":
+		return ec.fieldContext_AccountDeletion_name(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_AccountDeletion_startedAt(ctx, field)
+	case "doing":
+		return ec.fieldContext_AccountDeletion_doing(ctx, field)
+	case "jobsLeft":
+		return ec.fieldContext_AccountDeletion_jobsLeft(ctx, field)
+	case "unfinishedJobs":
+		return ec.fieldContext_AccountDeletion_unfinishedJobs(ctx, field)
+	case "deleted":
+		return ec.fieldContext_AccountDeletion_deleted(ctx, field)
+	case "kept":
+		return ec.fieldContext_AccountDeletion_kept(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_AccountDeletion_finishedAt(ctx, field)
+	case "objectsGoneAt":
+		return ec.fieldContext_AccountDeletion_objectsGoneAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type AccountDeletion", field.Name)
 }
 
 func (ec *executionContext) childFields_AccountEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -435,6 +497,44 @@ func (ec *executionContext) childFields_ApiKey(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type ApiKey", field.Name)
 }
 
+func (ec *executionContext) childFields_Approval(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "question":
+		return ec.fieldContext_Approval_question(ctx, field)
+	case "candidates":
+		return ec.fieldContext_Approval_candidates(ctx, field)
+	case "askedAt":
+		return ec.fieldContext_Approval_askedAt(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_Approval_expiresAt(ctx, field)
+	case "onTimeout":
+		return ec.fieldContext_Approval_onTimeout(ctx, field)
+	case "url":
+		return ec.fieldContext_Approval_url(ctx, field)
+	case "decision":
+		return ec.fieldContext_Approval_decision(ctx, field)
+	case "decidedAt":
+		return ec.fieldContext_Approval_decidedAt(ctx, field)
+	case "decidedBy":
+		return ec.fieldContext_Approval_decidedBy(ctx, field)
+	case "note":
+		return ec.fieldContext_Approval_note(ctx, field)
+	case "picked":
+		return ec.fieldContext_Approval_picked(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Approval", field.Name)
+}
+
+func (ec *executionContext) childFields_ApprovalCandidate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_ApprovalCandidate_key(ctx, field)
+	case "job":
+		return ec.fieldContext_ApprovalCandidate_job(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ApprovalCandidate", field.Name)
+}
+
 func (ec *executionContext) childFields_Artifact(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -491,6 +591,10 @@ func (ec *executionContext) childFields_Attempt(ctx context.Context, field graph
 		return ec.fieldContext_Attempt_gpuSeconds(ctx, field)
 	case "wastedGpuSeconds":
 		return ec.fieldContext_Attempt_wastedGpuSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Attempt_costUsd(ctx, field)
+	case "wastedCostUsd":
+		return ec.fieldContext_Attempt_wastedCostUsd(ctx, field)
 	case "startedAt":
 		return ec.fieldContext_Attempt_startedAt(ctx, field)
 	case "endedAt":
@@ -563,6 +667,52 @@ func (ec *executionContext) childFields_AuditEntry(ctx context.Context, field gr
 		return ec.fieldContext_AuditEntry_details(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type AuditEntry", field.Name)
+}
+
+func (ec *executionContext) childFields_Budget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Budget_id(ctx, field)
+	case "account":
+		return ec.fieldContext_Budget_account(ctx, field)
+	case "scope":
+		return ec.fieldContext_Budget_scope(ctx, field)
+	case "userId":
+		return ec.fieldContext_Budget_userId(ctx, field)
+	case "period":
+		return ec.fieldContext_Budget_period(ctx, field)
+	case "limitUsd":
+		return ec.fieldContext_Budget_limitUsd(ctx, field)
+	case "hard":
+		return ec.fieldContext_Budget_hard(ctx, field)
+	case "atLimit":
+		return ec.fieldContext_Budget_atLimit(ctx, field)
+	case "unknown":
+		return ec.fieldContext_Budget_unknown(ctx, field)
+	case "use":
+		return ec.fieldContext_Budget_use(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Budget", field.Name)
+}
+
+func (ec *executionContext) childFields_BudgetUse(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "userId":
+		return ec.fieldContext_BudgetUse_userId(ctx, field)
+	case "startsAt":
+		return ec.fieldContext_BudgetUse_startsAt(ctx, field)
+	case "endsAt":
+		return ec.fieldContext_BudgetUse_endsAt(ctx, field)
+	case "spentUsd":
+		return ec.fieldContext_BudgetUse_spentUsd(ctx, field)
+	case "reservedUsd":
+		return ec.fieldContext_BudgetUse_reservedUsd(ctx, field)
+	case "leftUsd":
+		return ec.fieldContext_BudgetUse_leftUsd(ctx, field)
+	case "percent":
+		return ec.fieldContext_BudgetUse_percent(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type BudgetUse", field.Name)
 }
 
 func (ec *executionContext) childFields_BulkOperation(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -725,6 +875,52 @@ func (ec *executionContext) childFields_CheckpointPlan(ctx context.Context, fiel
 	return nil, fmt.Errorf("no field named %q was found under type CheckpointPlan", field.Name)
 }
 
+func (ec *executionContext) childFields_CostReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "from":
+		return ec.fieldContext_CostReport_from(ctx, field)
+	case "to":
+		return ec.fieldContext_CostReport_to(ctx, field)
+	case "total":
+		return ec.fieldContext_CostReport_total(ctx, field)
+	case "rows":
+		return ec.fieldContext_CostReport_rows(ctx, field)
+	case "more":
+		return ec.fieldContext_CostReport_more(ctx, field)
+	case "machines":
+		return ec.fieldContext_CostReport_machines(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CostReport", field.Name)
+}
+
+func (ec *executionContext) childFields_CostRow(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_CostRow_key(ctx, field)
+	case "name":
+		return ec.fieldContext_CostRow_name(ctx, field)
+	case "attempts":
+		return ec.fieldContext_CostRow_attempts(ctx, field)
+	case "completed":
+		return ec.fieldContext_CostRow_completed(ctx, field)
+	case "usefulSeconds":
+		return ec.fieldContext_CostRow_usefulSeconds(ctx, field)
+	case "wastedSeconds":
+		return ec.fieldContext_CostRow_wastedSeconds(ctx, field)
+	case "chargedUsd":
+		return ec.fieldContext_CostRow_chargedUsd(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_CostRow_costUsd(ctx, field)
+	case "wastedUsd":
+		return ec.fieldContext_CostRow_wastedUsd(ctx, field)
+	case "costPerVideoUsd":
+		return ec.fieldContext_CostRow_costPerVideoUsd(ctx, field)
+	case "unpriced":
+		return ec.fieldContext_CostRow_unpriced(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CostRow", field.Name)
+}
+
 func (ec *executionContext) childFields_CreatedApiKey(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -817,6 +1013,24 @@ func (ec *executionContext) childFields_DeadLetterConnection(ctx context.Context
 		return ec.fieldContext_DeadLetterConnection_totalCount(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeadLetterConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_DeadLetterCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "type":
+		return ec.fieldContext_DeadLetterCount_type(ctx, field)
+	case "model":
+		return ec.fieldContext_DeadLetterCount_model(ctx, field)
+	case "failureClass":
+		return ec.fieldContext_DeadLetterCount_failureClass(ctx, field)
+	case "count":
+		return ec.fieldContext_DeadLetterCount_count(ctx, field)
+	case "oldestAt":
+		return ec.fieldContext_DeadLetterCount_oldestAt(ctx, field)
+	case "newestAt":
+		return ec.fieldContext_DeadLetterCount_newestAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeadLetterCount", field.Name)
 }
 
 func (ec *executionContext) childFields_DeadLetterEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -977,6 +1191,50 @@ func (ec *executionContext) childFields_EndPayload(ctx context.Context, field gr
 	return nil, fmt.Errorf("no field named %q was found under type EndPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_Engine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "url":
+		return ec.fieldContext_Engine_url(ctx, field)
+	case "kind":
+		return ec.fieldContext_Engine_kind(ctx, field)
+	case "state":
+		return ec.fieldContext_Engine_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_Engine_reason(ctx, field)
+	case "since":
+		return ec.fieldContext_Engine_since(ctx, field)
+	case "version":
+		return ec.fieldContext_Engine_version(ctx, field)
+	case "gpuName":
+		return ec.fieldContext_Engine_gpuName(ctx, field)
+	case "gpuMemoryBytes":
+		return ec.fieldContext_Engine_gpuMemoryBytes(ctx, field)
+	case "gpuMemoryFreeBytes":
+		return ec.fieldContext_Engine_gpuMemoryFreeBytes(ctx, field)
+	case "lacks":
+		return ec.fieldContext_Engine_lacks(ctx, field)
+	case "held":
+		return ec.fieldContext_Engine_held(ctx, field)
+	case "heldAt":
+		return ec.fieldContext_Engine_heldAt(ctx, field)
+	case "heldBy":
+		return ec.fieldContext_Engine_heldBy(ctx, field)
+	case "worker":
+		return ec.fieldContext_Engine_worker(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Engine", field.Name)
+}
+
+func (ec *executionContext) childFields_EngineLack(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_EngineLack_model(ctx, field)
+	case "missing":
+		return ec.fieldContext_EngineLack_missing(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type EngineLack", field.Name)
+}
+
 func (ec *executionContext) childFields_Estimate(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "waitSeconds":
@@ -985,8 +1243,12 @@ func (ec *executionContext) childFields_Estimate(ctx context.Context, field grap
 		return ec.fieldContext_Estimate_waitSecondsP90(ctx, field)
 	case "renderSeconds":
 		return ec.fieldContext_Estimate_renderSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Estimate_costUsd(ctx, field)
 	case "position":
 		return ec.fieldContext_Estimate_position(ctx, field)
+	case "reusedFrom":
+		return ec.fieldContext_Estimate_reusedFrom(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Estimate", field.Name)
 }
@@ -1015,6 +1277,26 @@ func (ec *executionContext) childFields_FailureCount(ctx context.Context, field 
 		return ec.fieldContext_FailureCount_jobs(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type FailureCount", field.Name)
+}
+
+func (ec *executionContext) childFields_Flakiness(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "by":
+		return ec.fieldContext_Flakiness_by(ctx, field)
+	case "name":
+		return ec.fieldContext_Flakiness_name(ctx, field)
+	case "attempts":
+		return ec.fieldContext_Flakiness_attempts(ctx, field)
+	case "completed":
+		return ec.fieldContext_Flakiness_completed(ctx, field)
+	case "attemptsPerVideo":
+		return ec.fieldContext_Flakiness_attemptsPerVideo(ctx, field)
+	case "failureRate":
+		return ec.fieldContext_Flakiness_failureRate(ctx, field)
+	case "wastedSeconds":
+		return ec.fieldContext_Flakiness_wastedSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Flakiness", field.Name)
 }
 
 func (ec *executionContext) childFields_GpuHistory(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1197,6 +1479,10 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_maxAttempts(ctx, field)
 	case "atMostOnce":
 		return ec.fieldContext_Job_atMostOnce(ctx, field)
+	case "fallback":
+		return ec.fieldContext_Job_fallback(ctx, field)
+	case "routes":
+		return ec.fieldContext_Job_routes(ctx, field)
 	case "maxPreemptions":
 		return ec.fieldContext_Job_maxPreemptions(ctx, field)
 	case "preemptions":
@@ -1241,6 +1527,12 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_failureReason(ctx, field)
 	case "wastedGpuSeconds":
 		return ec.fieldContext_Job_wastedGpuSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Job_costUsd(ctx, field)
+	case "estimatedCostUsd":
+		return ec.fieldContext_Job_estimatedCostUsd(ctx, field)
+	case "operatorCostUsd":
+		return ec.fieldContext_Job_operatorCostUsd(ctx, field)
 	case "cancellation":
 		return ec.fieldContext_Job_cancellation(ctx, field)
 	case "runAt":
@@ -1275,6 +1567,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_draft(ctx, field)
 	case "continues":
 		return ec.fieldContext_Job_continues(ctx, field)
+	case "reusedFrom":
+		return ec.fieldContext_Job_reusedFrom(ctx, field)
 	case "callbackUrl":
 		return ec.fieldContext_Job_callbackUrl(ctx, field)
 	case "workflow":
@@ -1357,6 +1651,22 @@ func (ec *executionContext) childFields_JobInput(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type JobInput", field.Name)
 }
 
+func (ec *executionContext) childFields_JobRoute(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_JobRoute_run(ctx, field)
+	case "from":
+		return ec.fieldContext_JobRoute_from(ctx, field)
+	case "to":
+		return ec.fieldContext_JobRoute_to(ctx, field)
+	case "reason":
+		return ec.fieldContext_JobRoute_reason(ctx, field)
+	case "at":
+		return ec.fieldContext_JobRoute_at(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type JobRoute", field.Name)
+}
+
 func (ec *executionContext) childFields_JobTime(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "delayedSeconds":
@@ -1391,6 +1701,24 @@ func (ec *executionContext) childFields_JobTotals(ctx context.Context, field gra
 		return ec.fieldContext_JobTotals_partly(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobTotals", field.Name)
+}
+
+func (ec *executionContext) childFields_Kept(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_Kept_kind(ctx, field)
+	case "rows":
+		return ec.fieldContext_Kept_rows(ctx, field)
+	case "exact":
+		return ec.fieldContext_Kept_exact(ctx, field)
+	case "oldestAt":
+		return ec.fieldContext_Kept_oldestAt(ctx, field)
+	case "keptSeconds":
+		return ec.fieldContext_Kept_keptSeconds(ctx, field)
+	case "goesAt":
+		return ec.fieldContext_Kept_goesAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Kept", field.Name)
 }
 
 func (ec *executionContext) childFields_Lease(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -1601,6 +1929,8 @@ func (ec *executionContext) childFields_Model(ctx context.Context, field graphql
 		return ec.fieldContext_Model_priceFactor(ctx, field)
 	case "retry":
 		return ec.fieldContext_Model_retry(ctx, field)
+	case "fallback":
+		return ec.fieldContext_Model_fallback(ctx, field)
 	case "runtime":
 		return ec.fieldContext_Model_runtime(ctx, field)
 	case "settings":
@@ -1879,6 +2209,14 @@ func (ec *executionContext) childFields_Pool(ctx context.Context, field graphql.
 		return ec.fieldContext_Pool_capacityClass(ctx, field)
 	case "models":
 		return ec.fieldContext_Pool_models(ctx, field)
+	case "followsCatalogue":
+		return ec.fieldContext_Pool_followsCatalogue(ctx, field)
+	case "engineKind":
+		return ec.fieldContext_Pool_engineKind(ctx, field)
+	case "engines":
+		return ec.fieldContext_Pool_engines(ctx, field)
+	case "providerAccount":
+		return ec.fieldContext_Pool_providerAccount(ctx, field)
 	case "minWorkers":
 		return ec.fieldContext_Pool_minWorkers(ctx, field)
 	case "maxWorkers":
@@ -2065,6 +2403,16 @@ func (ec *executionContext) childFields_PoolPrice(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type PoolPrice", field.Name)
 }
 
+func (ec *executionContext) childFields_PriceBook(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "models":
+		return ec.fieldContext_PriceBook_models(ctx, field)
+	case "prices":
+		return ec.fieldContext_PriceBook_prices(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PriceBook", field.Name)
+}
+
 func (ec *executionContext) childFields_PriceStep(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "from":
@@ -2073,6 +2421,22 @@ func (ec *executionContext) childFields_PriceStep(ctx context.Context, field gra
 		return ec.fieldContext_PriceStep_pricePerHourUsd(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type PriceStep", field.Name)
+}
+
+func (ec *executionContext) childFields_PricedModel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_PricedModel_model(ctx, field)
+	case "provider":
+		return ec.fieldContext_PricedModel_provider(ctx, field)
+	case "providerModel":
+		return ec.fieldContext_PricedModel_providerModel(ctx, field)
+	case "price":
+		return ec.fieldContext_PricedModel_price(ctx, field)
+	case "problem":
+		return ec.fieldContext_PricedModel_problem(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type PricedModel", field.Name)
 }
 
 func (ec *executionContext) childFields_Process(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2117,6 +2481,164 @@ func (ec *executionContext) childFields_Progress(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type Progress", field.Name)
 }
 
+func (ec *executionContext) childFields_ProviderAccount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "kind":
+		return ec.fieldContext_ProviderAccount_kind(ctx, field)
+	case "title":
+		return ec.fieldContext_ProviderAccount_title(ctx, field)
+	case "apiVersion":
+		return ec.fieldContext_ProviderAccount_apiVersion(ctx, field)
+	case "state":
+		return ec.fieldContext_ProviderAccount_state(ctx, field)
+	case "reason":
+		return ec.fieldContext_ProviderAccount_reason(ctx, field)
+	case "until":
+		return ec.fieldContext_ProviderAccount_until(ctx, field)
+	case "concurrent":
+		return ec.fieldContext_ProviderAccount_concurrent(ctx, field)
+	case "slotsTaken":
+		return ec.fieldContext_ProviderAccount_slotsTaken(ctx, field)
+	case "perMinute":
+		return ec.fieldContext_ProviderAccount_perMinute(ctx, field)
+	case "callsInMinute":
+		return ec.fieldContext_ProviderAccount_callsInMinute(ctx, field)
+	case "onUnknownSubmit":
+		return ec.fieldContext_ProviderAccount_onUnknownSubmit(ctx, field)
+	case "unknownSubmits":
+		return ec.fieldContext_ProviderAccount_unknownSubmits(ctx, field)
+	case "slots":
+		return ec.fieldContext_ProviderAccount_slots(ctx, field)
+	case "errors":
+		return ec.fieldContext_ProviderAccount_errors(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderAccount", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "status":
+		return ec.fieldContext_ProviderError_status(ctx, field)
+	case "code":
+		return ec.fieldContext_ProviderError_code(ctx, field)
+	case "means":
+		return ec.fieldContext_ProviderError_means(ctx, field)
+	case "known":
+		return ec.fieldContext_ProviderError_known(ctx, field)
+	case "count":
+		return ec.fieldContext_ProviderError_count(ctx, field)
+	case "lastAt":
+		return ec.fieldContext_ProviderError_lastAt(ctx, field)
+	case "text":
+		return ec.fieldContext_ProviderError_text(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderError", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderPrice(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "provider":
+		return ec.fieldContext_ProviderPrice_provider(ctx, field)
+	case "model":
+		return ec.fieldContext_ProviderPrice_model(ctx, field)
+	case "since":
+		return ec.fieldContext_ProviderPrice_since(ctx, field)
+	case "until":
+		return ec.fieldContext_ProviderPrice_until(ctx, field)
+	case "enteredAt":
+		return ec.fieldContext_ProviderPrice_enteredAt(ctx, field)
+	case "rules":
+		return ec.fieldContext_ProviderPrice_rules(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderPrice", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderPriceChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "added":
+		return ec.fieldContext_ProviderPriceChange_added(ctx, field)
+	case "price":
+		return ec.fieldContext_ProviderPriceChange_price(ctx, field)
+	case "warning":
+		return ec.fieldContext_ProviderPriceChange_warning(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderPriceChange", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderPriceRule(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "resolution":
+		return ec.fieldContext_ProviderPriceRule_resolution(ctx, field)
+	case "audio":
+		return ec.fieldContext_ProviderPriceRule_audio(ctx, field)
+	case "perSecondUsd":
+		return ec.fieldContext_ProviderPriceRule_perSecondUsd(ctx, field)
+	case "perCallUsd":
+		return ec.fieldContext_ProviderPriceRule_perCallUsd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderPriceRule", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderSlot(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "jobId":
+		return ec.fieldContext_ProviderSlot_jobId(ctx, field)
+	case "takenAt":
+		return ec.fieldContext_ProviderSlot_takenAt(ctx, field)
+	case "expiresAt":
+		return ec.fieldContext_ProviderSlot_expiresAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderSlot", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderTask(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "entry":
+		return ec.fieldContext_ProviderTask_entry(ctx, field)
+	case "at":
+		return ec.fieldContext_ProviderTask_at(ctx, field)
+	case "attemptId":
+		return ec.fieldContext_ProviderTask_attemptId(ctx, field)
+	case "jobId":
+		return ec.fieldContext_ProviderTask_jobId(ctx, field)
+	case "pool":
+		return ec.fieldContext_ProviderTask_pool(ctx, field)
+	case "provider":
+		return ec.fieldContext_ProviderTask_provider(ctx, field)
+	case "task":
+		return ec.fieldContext_ProviderTask_task(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_ProviderTask_costUsd(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderTask", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderTurn(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "waitSeconds":
+		return ec.fieldContext_ProviderTurn_waitSeconds(ctx, field)
+	case "reason":
+		return ec.fieldContext_ProviderTurn_reason(ctx, field)
+	case "tell":
+		return ec.fieldContext_ProviderTurn_tell(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderTurn", field.Name)
+}
+
+func (ec *executionContext) childFields_ProviderWait(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "jobs":
+		return ec.fieldContext_ProviderWait_jobs(ctx, field)
+	case "code":
+		return ec.fieldContext_ProviderWait_code(ctx, field)
+	case "message":
+		return ec.fieldContext_ProviderWait_message(ctx, field)
+	case "change":
+		return ec.fieldContext_ProviderWait_change(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ProviderWait", field.Name)
+}
+
 func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "tier":
@@ -2151,6 +2673,8 @@ func (ec *executionContext) childFields_Queue(ctx context.Context, field graphql
 		return ec.fieldContext_Queue_atMaximum(ctx, field)
 	case "drainCause":
 		return ec.fieldContext_Queue_drainCause(ctx, field)
+	case "providerWait":
+		return ec.fieldContext_Queue_providerWait(ctx, field)
 	case "waitTargetSeconds":
 		return ec.fieldContext_Queue_waitTargetSeconds(ctx, field)
 	case "paused":
@@ -2239,6 +2763,28 @@ func (ec *executionContext) childFields_RemovedModel(ctx context.Context, field 
 		return ec.fieldContext_RemovedModel_removedBy(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RemovedModel", field.Name)
+}
+
+func (ec *executionContext) childFields_Reports(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "at":
+		return ec.fieldContext_Reports_at(ctx, field)
+	case "days":
+		return ec.fieldContext_Reports_days(ctx, field)
+	case "deadLetters":
+		return ec.fieldContext_Reports_deadLetters(ctx, field)
+	case "moreDeadLetters":
+		return ec.fieldContext_Reports_moreDeadLetters(ctx, field)
+	case "waiting":
+		return ec.fieldContext_Reports_waiting(ctx, field)
+	case "retries":
+		return ec.fieldContext_Reports_retries(ctx, field)
+	case "flakiness":
+		return ec.fieldContext_Reports_flakiness(ctx, field)
+	case "retention":
+		return ec.fieldContext_Reports_retention(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Reports", field.Name)
 }
 
 func (ec *executionContext) childFields_SavedView(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2413,6 +2959,40 @@ func (ec *executionContext) childFields_SlotUsage(ctx context.Context, field gra
 	return nil, fmt.Errorf("no field named %q was found under type SlotUsage", field.Name)
 }
 
+func (ec *executionContext) childFields_Statement(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "accountId":
+		return ec.fieldContext_Statement_accountId(ctx, field)
+	case "accountName":
+		return ec.fieldContext_Statement_accountName(ctx, field)
+	case "month":
+		return ec.fieldContext_Statement_month(ctx, field)
+	case "from":
+		return ec.fieldContext_Statement_from(ctx, field)
+	case "to":
+		return ec.fieldContext_Statement_to(ctx, field)
+	case "timeZone":
+		return ec.fieldContext_Statement_timeZone(ctx, field)
+	case "complete":
+		return ec.fieldContext_Statement_complete(ctx, field)
+	case "total":
+		return ec.fieldContext_Statement_total(ctx, field)
+	case "parts":
+		return ec.fieldContext_Statement_parts(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Statement", field.Name)
+}
+
+func (ec *executionContext) childFields_StatementPart(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "by":
+		return ec.fieldContext_StatementPart_by(ctx, field)
+	case "rows":
+		return ec.fieldContext_StatementPart_rows(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type StatementPart", field.Name)
+}
+
 func (ec *executionContext) childFields_StatusCount(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "status":
@@ -2483,6 +3063,26 @@ func (ec *executionContext) childFields_System(ctx context.Context, field graphq
 	return nil, fmt.Errorf("no field named %q was found under type System", field.Name)
 }
 
+func (ec *executionContext) childFields_TypeRetries(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "type":
+		return ec.fieldContext_TypeRetries_type(ctx, field)
+	case "completed":
+		return ec.fieldContext_TypeRetries_completed(ctx, field)
+	case "retried":
+		return ec.fieldContext_TypeRetries_retried(ctx, field)
+	case "retries":
+		return ec.fieldContext_TypeRetries_retries(ctx, field)
+	case "mean":
+		return ec.fieldContext_TypeRetries_mean(ctx, field)
+	case "most":
+		return ec.fieldContext_TypeRetries_most(ctx, field)
+	case "since":
+		return ec.fieldContext_TypeRetries_since(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TypeRetries", field.Name)
+}
+
 func (ec *executionContext) childFields_UploadTarget(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "objectKey":
@@ -2497,6 +3097,42 @@ func (ec *executionContext) childFields_UploadTarget(ctx context.Context, field 
 		return ec.fieldContext_UploadTarget_expiresAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UploadTarget", field.Name)
+}
+
+func (ec *executionContext) childFields_Usage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "jobs":
+		return ec.fieldContext_Usage_jobs(ctx, field)
+	case "completed":
+		return ec.fieldContext_Usage_completed(ctx, field)
+	case "failed":
+		return ec.fieldContext_Usage_failed(ctx, field)
+	case "gpuSeconds":
+		return ec.fieldContext_Usage_gpuSeconds(ctx, field)
+	case "wastedGpuSeconds":
+		return ec.fieldContext_Usage_wastedGpuSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Usage_costUsd(ctx, field)
+	case "unpriced":
+		return ec.fieldContext_Usage_unpriced(ctx, field)
+	case "byModel":
+		return ec.fieldContext_Usage_byModel(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Usage", field.Name)
+}
+
+func (ec *executionContext) childFields_UsageByModel(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "model":
+		return ec.fieldContext_UsageByModel_model(ctx, field)
+	case "jobs":
+		return ec.fieldContext_UsageByModel_jobs(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_UsageByModel_costUsd(ctx, field)
+	case "gpuSeconds":
+		return ec.fieldContext_UsageByModel_gpuSeconds(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UsageByModel", field.Name)
 }
 
 func (ec *executionContext) childFields_UserError(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2525,6 +3161,18 @@ func (ec *executionContext) childFields_Viewer(ctx context.Context, field graphq
 		return ec.fieldContext_Viewer_keyName(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Viewer", field.Name)
+}
+
+func (ec *executionContext) childFields_WaitingJob(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "job":
+		return ec.fieldContext_WaitingJob_job(ctx, field)
+	case "seconds":
+		return ec.fieldContext_WaitingJob_seconds(ctx, field)
+	case "reasons":
+		return ec.fieldContext_WaitingJob_reasons(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WaitingJob", field.Name)
 }
 
 func (ec *executionContext) childFields_WaitingReason(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2557,6 +3205,30 @@ func (ec *executionContext) childFields_WaitingStop(ctx context.Context, field g
 		return ec.fieldContext_WaitingStop_reason(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WaitingStop", field.Name)
+}
+
+func (ec *executionContext) childFields_WantedEngine(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "url":
+		return ec.fieldContext_WantedEngine_url(ctx, field)
+	case "held":
+		return ec.fieldContext_WantedEngine_held(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WantedEngine", field.Name)
+}
+
+func (ec *executionContext) childFields_WantedEngines(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "pool":
+		return ec.fieldContext_WantedEngines_pool(ctx, field)
+	case "kind":
+		return ec.fieldContext_WantedEngines_kind(ctx, field)
+	case "engines":
+		return ec.fieldContext_WantedEngines_engines(ctx, field)
+	case "workers":
+		return ec.fieldContext_WantedEngines_workers(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type WantedEngines", field.Name)
 }
 
 func (ec *executionContext) childFields_WebhookDelivery(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -2707,6 +3379,8 @@ func (ec *executionContext) childFields_Worker(ctx context.Context, field graphq
 		return ec.fieldContext_Worker_jobsCompleted(ctx, field)
 	case "gpuSeconds":
 		return ec.fieldContext_Worker_gpuSeconds(ctx, field)
+	case "costUsd":
+		return ec.fieldContext_Worker_costUsd(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Worker", field.Name)
 }
@@ -2829,6 +3503,8 @@ func (ec *executionContext) childFields_WorkflowJob(ctx context.Context, field g
 		return ec.fieldContext_WorkflowJob_skippedBy(ctx, field)
 	case "overridden":
 		return ec.fieldContext_WorkflowJob_overridden(ctx, field)
+	case "approval":
+		return ec.fieldContext_WorkflowJob_approval(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type WorkflowJob", field.Name)
 }

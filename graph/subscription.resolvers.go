@@ -44,3 +44,10 @@ func (r *subscriptionResolver) WorkerDirectives(ctx context.Context, workerID st
 		return r.Watcher.Directives(ctx, p, models.WorkerID(workerID), send)
 	}), nil
 }
+
+func (r *subscriptionResolver) ProviderWebhooks(ctx context.Context, jobID string) (<-chan int, error) {
+	p := principal(ctx)
+	return transport.Follow(ctx, func(send func(int) error) error {
+		return r.Watcher.Webhooks(ctx, p, models.JobID(jobID), send)
+	}), nil
+}

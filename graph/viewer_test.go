@@ -37,7 +37,7 @@ func TestViewer(t *testing.T) {
 			queues { tier } workers { edges { node { id } } } pools { id } models { name }
 			deadLetters { totalCount } deadLetterGroups { count } bulkOperations { edges { node { id } } }
 			accounts { edges { node { name } } } webhookEndpoints(accountId: %q) { url } webhookDeliveries { edges { node { id } } }
-			draftUsage { __typename }
+			draftUsage { __typename } costs(by: ACCOUNT) { machines { class } }
 		}`, job.ID, a.Account.ID, a.Account.ID), nil)
 
 		require.Equal(t, "VIEWER", at[string](t, data, "viewer", "role"))
@@ -61,7 +61,7 @@ func TestViewer(t *testing.T) {
 			}
 		}
 		for _, mutation := range []string{"pauseQueue", "cancelJob", "retryJob", "deleteJob", "setJobTier", "startBulkOperation", "createPool",
-			"updateAccount", "createApiKey"} {
+			"updateAccount", "deleteAccount", "createApiKey"} {
 			got := ask(t, a.url, a.Secrets[access.RoleViewer], "mutation { "+mutation+acts[mutation](t, a)+" }", nil)
 			require.Equal(t, []string{"FORBIDDEN"}, got.codes(), mutation)
 		}

@@ -21,9 +21,8 @@ var shown = map[access.Role]map[string][]string{
 		"Worker": {"id", "region", "gpuType", "status"},
 		"Model": {
 			"name", "version", "type", "description", "paramsSchema", "gpuTypes", "gpuMemoryGb", "gpusPerWorker", "produces", "requiresPrompt",
-			"timeoutSeconds", "gpuSecondsPerSecond", "timeDependsOn", "priceFactor", "retry", "runtime", "quality", "drafts", "determinism",
-			"origin", "createdAt",
-			"removedAt", "available", "state",
+			"timeoutSeconds", "gpuSecondsPerSecond", "timeDependsOn", "priceFactor", "retry", "fallback", "runtime", "quality", "drafts",
+			"determinism", "origin", "createdAt", "removedAt", "available", "state",
 		},
 		"RemovedModel":  {"name", "isAlias", "version", "origin", "removedAt"},
 		"WaitingReason": {"code", "message", "consequence", "change", "until"},

@@ -66,7 +66,8 @@ func TestWebhooks(t *testing.T) {
 				tries { at statusCode error durationMs } } } }
 			failed: webhookDeliveries(jobId: $j, failedOnly: true) { edges { cursor } } }`, map[string]any{"j": job, "e": endpoint})
 		require.Equal(t, []any{map[string]any{"id": endpoint, "format": "STANDARD", "disabled": false,
-			"events": []any{"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"}}},
+			"events": []any{"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled",
+				"workflow.approval_requested", "budget.reached"}}},
 			list["webhookEndpoints"])
 		require.Empty(t, at[[]any](t, list, "failed", "edges"))
 		node := at[map[string]any](t, list, "webhookDeliveries", "edges", 0, "node")

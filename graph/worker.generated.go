@@ -40,6 +40,8 @@ type WorkerResolver interface {
 
 	Gpus(ctx context.Context, obj *models.Worker) ([]*models.GPUState, error)
 	GpuHistory(ctx context.Context, obj *models.Worker) (*capacity.GPUHistory, error)
+
+	CostUsd(ctx context.Context, obj *models.Worker) (*float64, error)
 }
 type WorkerConnectionResolver interface {
 	TotalCount(ctx context.Context, obj *WorkerConnection) (int, error)
@@ -2662,6 +2664,29 @@ func (ec *executionContext) fieldContext_Worker_gpuSeconds(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Worker", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
+func (ec *executionContext) _Worker_costUsd(ctx context.Context, field graphql.CollectedField, obj *models.Worker) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Worker_costUsd(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.Worker().CostUsd(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
+			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Worker_costUsd(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Worker", field, true, true, errors.New("field of type Float does not have child fields"))
+}
+
 func (ec *executionContext) _WorkerConnection_edges(ctx context.Context, field graphql.CollectedField, obj *WorkerConnection) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -3235,7 +3260,7 @@ func (ec *executionContext) unmarshalInputMachineFilter(ctx context.Context, obj
 		asMap[k] = v
 	}
 
-	fieldsInOrder := [...]string{"poolId", "states", "instanceId"}
+	fieldsInOrder := [...]string{"poolId", "states", "instanceId", "paidFrom", "paidUntil"}
 	for _, k := range fieldsInOrder {
 		v, ok := asMap[k]
 		if !ok {
@@ -3263,6 +3288,20 @@ func (ec *executionContext) unmarshalInputMachineFilter(ctx context.Context, obj
 				return it, err
 			}
 			it.InstanceID = data
+		case "paidFrom":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("paidFrom"))
+			data, err := ec.unmarshalOTime2timeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PaidFrom = data
+		case "paidUntil":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("paidUntil"))
+			data, err := ec.unmarshalOTime2timeᚐTime(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.PaidUntil = data
 		}
 	}
 	return it, nil
@@ -5034,6 +5073,44 @@ func (ec *executionContext) _Worker(ctx context.Context, sel ast.SelectionSet, o
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
+		case "costUsd":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Worker_costUsd(ctx, field, obj)
+				if res == graphql.RequiredNull {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -5519,6 +5596,19 @@ func (ec *executionContext) marshalNWorkerStatus2githubᚗcomᚋreelayᚋreelay�
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
 		}
 	}
+	return res
+}
+
+func (ec *executionContext) unmarshalOCapacityClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCapacityClass(ctx context.Context, v any) (models.CapacityClass, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := models.CapacityClass(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOCapacityClass2githubᚗcomᚋreelayᚋreelayᚋmodelsᚐCapacityClass(ctx context.Context, sel ast.SelectionSet, v models.CapacityClass) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(v))
 	return res
 }
 

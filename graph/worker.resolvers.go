@@ -182,6 +182,14 @@ func (r *workerResolver) GpuHistory(ctx context.Context, obj *models.Worker) (*c
 	return load(ctx).GPUHistory.Load(ctx, obj.ID)
 }
 
+func (r *workerResolver) CostUsd(ctx context.Context, obj *models.Worker) (*float64, error) {
+	cost, err := load(ctx).WorkerCosts.Load(ctx, obj.ID)
+	if err != nil || cost == nil {
+		return new(0.0), err
+	}
+	return dollars(cost.USD), nil
+}
+
 func (r *workerConnectionResolver) TotalCount(ctx context.Context, obj *WorkerConnection) (int, error) {
 	return r.Reads.Fleet.CountWorkers(ctx, obj.filter)
 }

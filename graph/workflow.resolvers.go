@@ -10,8 +10,28 @@ import (
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/workflow"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 )
+
+func (r *approvalResolver) Question(ctx context.Context, obj *query.Approval) (string, error) {
+	return obj.Asked.Question, nil
+}
+
+func (r *approvalResolver) OnTimeout(ctx context.Context, obj *query.Approval) (string, error) {
+	return string(obj.Asked.OnTimeout), nil
+}
+
+func (r *approvalResolver) URL(ctx context.Context, obj *query.Approval) (*string, error) {
+	if obj.Link == "" {
+		return nil, nil
+	}
+	return new(obj.Link.At(base(ctx))), nil
+}
+
+func (r *approvalCandidateResolver) Job(ctx context.Context, obj *query.Candidate) (*models.Job, error) {
+	return load(ctx).Jobs.Load(ctx, obj.Job)
+}
 
 func (r *jobResolver) Workflow(ctx context.Context, obj *models.Job) (*models.Workflow, error) {
 	if obj.WorkflowID == "" {
@@ -35,6 +55,16 @@ func (r *mutationResolver) RetryWorkflow(ctx context.Context, id string, fromScr
 
 func (r *mutationResolver) SkipWorkflowJob(ctx context.Context, id string, key string) (*models.Workflow, error) {
 	return r.Workflows.Skip(ctx, principal(ctx), models.WorkflowID(id), key)
+}
+
+func (r *mutationResolver) ApproveWorkflowJob(ctx context.Context, id string, key string, pick *string, note *string) (*models.Workflow, error) {
+	return r.Workflows.Answer(ctx, principal(ctx), models.WorkflowID(id), key,
+		operate.Answer{Decision: models.Approved, Pick: valueOr(pick, ""), Note: valueOr(note, "")})
+}
+
+func (r *mutationResolver) RejectWorkflowJob(ctx context.Context, id string, key string, note *string) (*models.Workflow, error) {
+	return r.Workflows.Answer(ctx, principal(ctx), models.WorkflowID(id), key,
+		operate.Answer{Decision: models.Rejected, Note: valueOr(note, "")})
 }
 
 func (r *mutationResolver) OverrideDependency(ctx context.Context, id string, key string, parent string) (*models.Workflow, error) {
@@ -85,11 +115,28 @@ func (r *workflowJobResolver) Job(ctx context.Context, obj *models.WorkflowNode)
 	return load(ctx).Jobs.Load(ctx, obj.JobID)
 }
 
+func (r *workflowJobResolver) Approval(ctx context.Context, obj *models.WorkflowNode) (*query.Approval, error) {
+	w, err := load(ctx).Workflows.Load(ctx, obj.WorkflowID)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	all, err := load(ctx).Approvals.Load(ctx, w)
+	return all[obj.JobID], err
+}
+
+func (r *Resolver) Approval() ApprovalResolver { return &approvalResolver{r} }
+
+func (r *Resolver) ApprovalCandidate() ApprovalCandidateResolver {
+	return &approvalCandidateResolver{r}
+}
+
 func (r *Resolver) Workflow() WorkflowResolver { return &workflowResolver{r} }
 
 func (r *Resolver) WorkflowJob() WorkflowJobResolver { return &workflowJobResolver{r} }
 
 type (
-	workflowResolver    struct{ *Resolver }
-	workflowJobResolver struct{ *Resolver }
+	approvalResolver          struct{ *Resolver }
+	approvalCandidateResolver struct{ *Resolver }
+	workflowResolver          struct{ *Resolver }
+	workflowJobResolver       struct{ *Resolver }
 )

@@ -181,3 +181,11 @@ func (p Principal) RequireWorker(id models.WorkerID) error {
 	}
 	return nil
 }
+
+// RequireEnrolmentKey refuses callers other than agents: workers, and machines without a key.
+func (p Principal) RequireEnrolmentKey() error {
+	if p.WorkerID != "" || p.Machine != nil {
+		return apierror.Forbidden("Hosted providers are called for an enrolment key (rl_live_…), not for a worker's token.")
+	}
+	return nil
+}

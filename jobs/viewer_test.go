@@ -72,6 +72,8 @@ func TestViewer(t *testing.T) {
 		"PausePool":     func() error { _, err := s.Pools.Pause(t.Context(), viewer, pool.ID); return err },
 		"ResumePool":    func() error { _, err := s.Pools.Resume(t.Context(), viewer, pool.ID); return err },
 		"DeletePool":    func() error { return s.Pools.Delete(t.Context(), viewer, pool.ID) },
+		"HoldEngine":    func() error { return s.Engines.Hold(t.Context(), viewer, pool.ID, "http://gpu-1") },
+		"ResumeEngine":  func() error { return s.Engines.Resume(t.Context(), viewer, pool.ID, "http://gpu-1") },
 		"ApplyModels":   func() error { _, err := s.Registry.Apply(t.Context(), viewer, registry.Application{}); return err },
 		"RemoveModel":   func() error { return s.Registry.Remove(t.Context(), viewer, "testcard", false) },
 		"RestoreModel":  func() error { _, err := s.Registry.Restore(t.Context(), viewer, "testcard"); return err },

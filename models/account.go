@@ -21,12 +21,19 @@ type Account struct {
 	DraftsKeptHours int `bun:"drafts_kept_hours,nullzero,default:168"`
 	// Weight is the account's share of each lane, relative to the others.
 	Weight float64 `bun:"weight"`
+	// TimeZone is the IANA name of the zone in which its days and months begin.
+	TimeZone string `bun:"time_zone,nullzero,default:'UTC'"`
+	// Budgeted means that it has budgets.
+	Budgeted bool `bun:"budgeted"`
 	// Queued counts the waiting jobs, Running the jobs that workers hold.
 	Queued  int `bun:"queued"`
 	Running int `bun:"running"`
 	// Version grows with every change of the counters.
 	Version   int64     `bun:"version"`
 	CreatedAt time.Time `bun:"created_at,nullzero,default:now()"`
+	// ClosedAt is since when the account is being deleted, DeletedAt since when it is. They are zero for others.
+	ClosedAt  time.Time `bun:"closed_at,nullzero"`
+	DeletedAt time.Time `bun:"deleted_at,nullzero"`
 }
 
 // InsertAccount writes a new account.
@@ -52,17 +59,17 @@ func GetAccounts(ctx context.Context, db bun.IDB, ids []AccountID) ([]*Account, 
 	return accounts, err
 }
 
-// FindAccountByName returns the oldest account with the name, or sql.ErrNoRows.
+// FindAccountByName returns the oldest account with the name that is not being deleted, or sql.ErrNoRows.
 func FindAccountByName(ctx context.Context, db bun.IDB, name string) (*Account, error) {
 	a := new(Account)
-	err := db.NewSelect().Model(a).Where("ac.name = ?", name).Order("ac.id").Limit(1).Scan(ctx)
+	err := db.NewSelect().Model(a).Where("ac.name = ? AND ac.closed_at IS NULL", name).Order("ac.id").Limit(1).Scan(ctx)
 	return a, err
 }
 
-// ListAccounts returns accounts, newest first. If before is set, only older ones.
+// ListAccounts returns the accounts that are not deleted, newest first. If before is set, only older ones.
 func ListAccounts(ctx context.Context, db bun.IDB, before AccountID, limit int) ([]*Account, error) {
 	var accounts []*Account
-	q := db.NewSelect().Model(&accounts).Order("ac.id DESC").Limit(int64(limit))
+	q := db.NewSelect().Model(&accounts).Where("ac.deleted_at IS NULL").Order("ac.id DESC").Limit(int64(limit))
 	if before != "" {
 		q = q.Where("ac.id < ?", before)
 	}
@@ -93,10 +100,10 @@ func UpdateAccount(ctx context.Context, tx bun.Tx, a *Account) (Counted, error) 
 	var counted Counted
 	err := tx.NewRaw(`
 		WITH was AS (SELECT running >= max_running AS capped FROM accounts WHERE id = ?0)
-		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, drafts_kept_hours = ?6, weight = ?7,
+		UPDATE accounts SET name = ?1, tier = ?2, max_queued = ?3, max_running = ?4, submits_per_minute = ?5, drafts_kept_hours = ?6, weight = ?7, time_zone = ?8,
 			version = version + 1
 		WHERE id = ?0
 		RETURNING version, running >= max_running AS capped, (SELECT capped FROM was) AS was_capped`,
-		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute, a.DraftsKeptHours, a.Weight).Scan(ctx, &counted)
+		a.ID, a.Name, a.Tier, a.MaxQueued, a.MaxRunning, a.SubmitsPerMinute, a.DraftsKeptHours, a.Weight, a.TimeZone).Scan(ctx, &counted)
 	return counted, err
 }

@@ -35,14 +35,20 @@ const (
 	WorkSlack    Work = "slack"
 	// WorkParents are jobs to retry for their dependents.
 	WorkParents Work = "parents"
+	// WorkApprovals are questions to ask, and those whose time is over.
+	WorkApprovals Work = "approvals"
 	// WorkCancels are workflows that are being cancelled.
 	WorkCancels Work = "cancels"
 	// WorkBulk are bulk operations whose next item is due.
 	WorkBulk Work = "bulk"
+	// WorkErasures are deletions of accounts that are due.
+	WorkErasures Work = "erasures"
 	// WorkNotices are notices of alerts to send.
 	WorkNotices Work = "notices"
 	// WorkDeletions are objects to delete.
 	WorkDeletions Work = "deletions"
+	// WorkBudgets are what was spent and is not counted yet, and budgets that are spent.
+	WorkBudgets Work = "budgets"
 	// WorkQueue are queued jobs.
 	WorkQueue Work = "queue"
 	// WorkJobs are jobs that are queued, run, or ended a moment ago.

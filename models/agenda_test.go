@@ -22,6 +22,11 @@ func job(columns, values string) string {
 		VALUES (gen_random_uuid(), gen_random_uuid(), 'video.generate', 'testcard', 'PRO', 'PRO', '{}', 3, 600, 5, ` + values + `)`
 }
 
+// asking inserts an approval that waits for so many things.
+func asking(blockedBy string) string {
+	return strings.Replace(job("status, blocked_by", "'BLOCKED', "+blockedBy), "'video.generate'", "'workflow.approval'", 1)
+}
+
 const (
 	schedule = `INSERT INTO schedules (id, account_id, created_by, name, every_seconds, timezone, dst_gap, dst_overlap, jitter_seconds,
 		catch_up, catch_up_window_seconds, overlap, ciphertext, wrapped_key, model, tier, decided_until, next_slot, next_fire_at)
@@ -36,11 +41,13 @@ const (
 	message = `INSERT INTO outbox (kind, payload, claimed_until) VALUES ('job.ready', '{}', `
 	attempt = `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at, ended_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 1, 1, gen_random_uuid(), gen_random_uuid(), `
+	approval = `INSERT INTO approvals (job_id, run, on_timeout, expires_at) VALUES (gen_random_uuid(), 1, 'reject', `
 	workflow = `INSERT INTO workflows (id, account_id, name, status, nodes, open, request_digest, cancel_requested_at)
 		VALUES (gen_random_uuid(), gen_random_uuid(), 'film', 'RUNNING', 1, 1, '', `
 	operation = `INSERT INTO bulk_operations (id, action, filter, per_minute, canary, canary_over, matched, account_id, started_by, role,
 		paused, next_at)
 		VALUES (gen_random_uuid(), 'CANCEL', '{}', 60, 0, true, 1, gen_random_uuid(), gen_random_uuid(), 'ADMIN', `
+	erasure  = `INSERT INTO account_deletions (account_id, next_at) VALUES (gen_random_uuid(), `
 	notice   = `INSERT INTO alert_notices (id, event, route, next_at) VALUES (gen_random_uuid(), 'DIGEST', 'mail', `
 	deletion = `INSERT INTO object_deletions (object_key, next_at) VALUES (gen_random_uuid(), `
 	pool     = `INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, provider_problem)
@@ -95,13 +102,18 @@ func TestReadAgenda(t *testing.T) {
 			attempt + "'RUNNING', now(), now() + interval '1 h', NULL)":                     {models.WorkJobs, models.WorkLeases},
 			job("status, run_at, expires_at", "'SCHEDULED', now() + interval '1 h', now()"): {models.WorkExpiring},
 			"INSERT INTO parent_retries VALUES (gen_random_uuid(), 1)":                      {models.WorkParents},
+			asking("2"):                 {models.WorkApprovals},
+			approval + now:              {models.WorkApprovals},
 			workflow + now:              {models.WorkCancels},
 			operation + "false, " + now: {models.WorkBulk},
+			erasure + now:               {models.WorkErasures},
 			notice + now:                {models.WorkNotices},
 			deletion + now:              {models.WorkDeletions},
-			job("status, queued_at", "'QUEUED', now()"):                     {models.WorkFleet, models.WorkJobs, models.WorkQueue},
-			job("status, queued_at, slack_until", "'QUEUED', now(), now()"): {models.WorkFleet, models.WorkJobs, models.WorkQueue, models.WorkSlack},
-			job("status, completed_at", "'COMPLETED', now()"):               {models.WorkJobs},
+			job("status, queued_at", "'QUEUED', now()"):                                                                                {models.WorkFleet, models.WorkJobs, models.WorkQueue},
+			job("status, queued_at, slack_until", "'QUEUED', now(), now()"):                                                            {models.WorkFleet, models.WorkJobs, models.WorkQueue, models.WorkSlack},
+			job("status, queued_at, needs", "'QUEUED', now(), 'held'"):                                                                 {models.WorkBudgets, models.WorkFleet, models.WorkJobs, models.WorkQueue},
+			"INSERT INTO purse_entries (account_id, user_id, at, spent_usd, reserved_usd) VALUES (gen_random_uuid(), '', now(), 1, 0)": {models.WorkBudgets},
+			job("status, completed_at", "'COMPLETED', now()"):                                                                          {models.WorkJobs},
 			pool + "'down')":      {models.WorkFleet},
 			worker + "'BOOTING')": {models.WorkFleet},
 		} {
@@ -121,7 +133,7 @@ func TestReadAgenda(t *testing.T) {
 
 		_, due := agendaWith(t, modelstest.DB(t),
 			job("status, run_at", "'SCHEDULED', now() + interval '1 h'"), job("status, blocked_by, run_at", "'BLOCKED', 1, now()"),
-			schedule+later, slot+later, fetch+"'-infinity', "+later, fetch+"now() + interval '1 h', "+now, message+later,
+			schedule+later, slot+later, approval+later, asking("1"), fetch+"'-infinity', "+later, fetch+"now() + interval '1 h', "+now, message+later,
 			attempt+"'SUCCEEDED', now(), now(), now())",
 			job("status, run_at, expires_at", "'SCHEDULED', now() + interval '2 h', now() + interval '1 h'"),
 			workflow+"NULL)", operation+"false, "+later, operation+"true, "+now, notice+later, notice+"NULL)", deletion+later,
@@ -136,6 +148,7 @@ func TestReadAgenda(t *testing.T) {
 		db := modelstest.DB(t)
 		for _, row := range []string{
 			job("status, run_at", "'SCHEDULED', now() + interval '1 h'"), schedule + later, slot + later, fetch + "'-infinity', " + later,
+			approval + later,
 		} {
 			agenda, _ := agendaWith(t, db)
 			require.Zero(t, agenda.Next)

@@ -52,6 +52,7 @@ func CountArrivalHours(ctx context.Context, tx bun.Tx, from, until time.Time) er
 		INSERT INTO arrival_hours AS h (hour, model, tier, jobs, gpu_seconds)
 		SELECT date_trunc('hour', created_at), model, tier, count(*), sum(estimated_gpu_seconds)
 		FROM jobs WHERE id >= uuid7_floor(?0) AND id < uuid7_floor(?1)
+			AND type <> 'workflow.approval' -- they need no worker
 			AND (finish_by IS NULL OR finish_by < created_at + interval '1 hour') -- others wait for capacity
 		GROUP BY 1, 2, 3
 		ON CONFLICT (hour, model, tier) DO UPDATE SET jobs = h.jobs + excluded.jobs, gpu_seconds = h.gpu_seconds + excluded.gpu_seconds`,

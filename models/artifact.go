@@ -40,6 +40,8 @@ type Artifact struct {
 	SizeBytes   int64        `bun:"size_bytes" json:"size_bytes"`
 	Checksum    string       `bun:"checksum" json:"checksum"`
 	ContentType string       `bun:"content_type" json:"content_type"`
+	// Blake3 is the BLAKE3 hash of an input that came in the body of a request; nil for other artifacts.
+	Blake3 []byte `bun:"blake3,nullzero" json:"blake3,omitzero"`
 	// Step and Percent are the position at which a checkpoint resumes.
 	Step       *int            `bun:"step" json:"step"`
 	Percent    *float64        `bun:"percent" json:"percent"`
@@ -83,7 +85,9 @@ func LookUpObjects(ctx context.Context, tx bun.Tx, keys []string) (map[string]Kn
 		known[key] = KnownObject{Issued: slices.Contains(issued, key)}
 	}
 	for _, a := range artifacts {
-		known[a.ObjectKey] = KnownObject{known[a.ObjectKey].Issued, a}
+		if was := known[a.ObjectKey]; was.Artifact == nil || a.AttemptID != "" { // other jobs can share the object
+			known[a.ObjectKey] = KnownObject{was.Issued, a}
+		}
 	}
 	return known, nil
 }
@@ -166,7 +170,16 @@ type IssuedUpload struct {
 	ContentType string       `bun:"content_type" json:"content_type"`
 	SizeBytes   int64        `bun:"size_bytes" json:"size_bytes"`
 	Checksum    string       `bun:"checksum" json:"checksum"`
+	Blake3      []byte       `bun:"blake3,nullzero" json:"blake3,omitzero"`
 	CreatedAt   time.Time    `bun:"created_at,nullzero,default:clock_timestamp()" json:"created_at,omitzero"`
+}
+
+// AsInput returns the input that the upload becomes when a job uses it.
+func (u *IssuedUpload) AsInput() *Artifact {
+	return &Artifact{
+		ID: u.ArtifactID, AccountID: u.AccountID, Type: u.Type, ObjectKey: u.ObjectKey, SizeBytes: u.SizeBytes, Checksum: u.Checksum,
+		ContentType: u.ContentType, Blake3: u.Blake3, CreatedAt: u.CreatedAt,
+	}
 }
 
 // InsertUpload writes an issued key.

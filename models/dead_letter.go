@@ -35,12 +35,12 @@ const (
 
 // OperatorsSQL selects the dead letters that operators must act on. The index
 // dead_letters_for_operators has the same condition.
-const OperatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED', 'ENDPOINT_FAILED')"
+const OperatorsSQL = "failure_class NOT IN ('INVALID_INPUT', 'CONTENT_POLICY', 'DEPENDENCY_FAILED', 'BUDGET_EXCEEDED', 'ENDPOINT_FAILED', 'REJECTED')"
 
 // Audience returns the party that must act on a dead letter of the class.
 func (c FailureClass) Audience() Audience {
 	switch c {
-	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget, FailEndpoint:
+	case FailInvalidInput, FailContentPolicy, FailDependency, FailBudget, FailEndpoint, FailRejected:
 		return AudienceCustomer
 	}
 	return AudienceOperator

@@ -9,7 +9,10 @@ import (
 )
 
 // DoomArtifacts removes artifacts of locked jobs and every pointer to them, and queues their
-// objects for deletion.
+// objects for deletion, as far as no other job shares them.
+//
+// Two jobs that share an object can be deleted at the same moment, each by a transaction that still
+// sees the other's row. Then the search for orphans finds the object.
 func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	if len(ids) == 0 {
 		return nil
@@ -18,6 +21,8 @@ func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 	for _, statement := range []string{
 		`UPDATE jobs SET latest_checkpoint_id = NULL WHERE latest_checkpoint_id IN (?0)`,
 		`UPDATE jobs SET result_id = NULL WHERE result_id IN (?0)`,
+		`UPDATE jobs SET reuse_digest = NULL, reuse_refs = NULL WHERE reuse_digest IS NOT NULL AND id IN (
+			SELECT job_id FROM artifacts WHERE id IN (?0) AND type IN ('FINAL_VIDEO', 'THUMBNAIL', 'SPRITESHEET'))`,
 		`UPDATE job_attempts SET checkpoint_id = NULL
 			WHERE job_id IN (SELECT job_id FROM artifacts WHERE id IN (?0)) AND checkpoint_id IN (?0)`,
 		`UPDATE job_attempts SET log_id = NULL
@@ -27,7 +32,10 @@ func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 		// Without its upload row, the key cannot become an artifact again.
 		`WITH gone AS (DELETE FROM artifacts WHERE id IN (?0) RETURNING object_key),
 			issued AS (DELETE FROM uploads u USING gone WHERE u.object_key = gone.object_key)
-			INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`,
+			INSERT INTO object_deletions (object_key)
+			SELECT object_key FROM gone WHERE NOT EXISTS (
+				SELECT FROM artifacts other WHERE other.object_key = gone.object_key AND other.id NOT IN (?0))
+			ON CONFLICT DO NOTHING`,
 	} {
 		if _, err := tx.NewRaw(statement, gone).Exec(ctx); err != nil {
 			return err
@@ -37,13 +45,19 @@ func DoomArtifacts(ctx context.Context, tx bun.Tx, ids []ArtifactID) error {
 }
 
 // DoomObjectsOf removes all artifacts and issued keys of locked jobs, and queues their objects
-// for deletion. Pointers to the artifacts must be gone when the transaction ends.
+// for deletion, as far as no other job shares them: see DoomArtifacts. Pointers to the artifacts must be gone when the transaction ends.
 func DoomObjectsOf(ctx context.Context, tx bun.Tx, jobs []JobID) error {
+	// The approvals for which one of the jobs was picked have its result.
+	if _, err := tx.NewRaw(`UPDATE jobs SET result_id = NULL WHERE id IN (SELECT job_id FROM approvals WHERE picked IN (?))`,
+		bun.List(jobs)).Exec(ctx); err != nil {
+		return err
+	}
 	_, err := tx.NewRaw(`
 		WITH gone AS (DELETE FROM artifacts WHERE job_id IN (?0) RETURNING object_key),
 		issued AS (DELETE FROM uploads WHERE job_id IN (?0) RETURNING object_key)
 		INSERT INTO object_deletions (object_key)
-		SELECT object_key FROM gone UNION SELECT object_key FROM issued
+		SELECT object_key FROM (SELECT object_key FROM gone UNION SELECT object_key FROM issued) k
+		WHERE NOT EXISTS (SELECT FROM artifacts other WHERE other.object_key = k.object_key AND other.job_id NOT IN (?0))
 		ON CONFLICT DO NOTHING`, bun.List(jobs)).Exec(ctx)
 	return err
 }
@@ -69,8 +83,8 @@ func DoomUploads(ctx context.Context, tx bun.Tx, age time.Duration, limit int) (
 }
 
 // DoomOrphans queues the objects that no row names for deletion, and returns their number.
-// This is final: a key is issued before its object exists, and never again, so no later row
-// can name such an object.
+// This is final: a key is issued before its object exists, and never again, and a job can share the
+// object of another one only while that one's row names it. So no later row can name such an object.
 func DoomOrphans(ctx context.Context, db bun.IDB, keys []string) (int, error) {
 	return postgres.Affected(db.NewRaw(`
 		INSERT INTO object_deletions (object_key)
@@ -124,7 +138,7 @@ func AdvanceOrphanSearch(ctx context.Context, db bun.IDB, from, to string, rest 
 
 // eventWords are the text fields of events that Reelay itself fills: ids, classes, times. Any
 // other text can contain words of a prompt.
-var eventWords = []string{"artifact", "by", "class", "lane", "phase", "runAt", "worker"}
+var eventWords = []string{"artifact", "by", "class", "lane", "phase", "reusedFrom", "runAt", "worker"}
 
 // RedactJob removes everything that the owner or the runtime put into a locked job that has
 // ended. It shreds the prompt keys of all runs. It returns sql.ErrNoRows if the job was
@@ -134,6 +148,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 		UPDATE jobs SET
 			deleted_at = clock_timestamp(), params = '{}', metadata = NULL, output = NULL, failure_reason = NULL,
 			cancel_reason = NULL, progress_message = NULL, callback_url = NULL, handle = NULL, latest_checkpoint_id = NULL, result_id = NULL, kept_until = NULL,
+			reuse_digest = NULL, reuse_refs = NULL,
 			request_digest = CASE WHEN idempotency_key IS NOT NULL THEN ''::bytea END
 		WHERE id = ? AND deleted_at IS NULL AND status IN ('COMPLETED', 'FAILED', 'CANCELLED')`, id).Exec(ctx)); err != nil {
 		return err
@@ -141,6 +156,7 @@ func RedactJob(ctx context.Context, tx bun.Tx, id JobID) error {
 	for _, statement := range []string{
 		`UPDATE job_inputs SET ciphertext = '', wrapped_key = NULL WHERE job_id = ?0`,
 		`UPDATE job_runs SET params = '{}', failure_reason = NULL WHERE job_id = ?0`,
+		`UPDATE approvals SET note = NULL WHERE job_id = ?0`,
 		`UPDATE job_attempts SET failure_reason = NULL, error_detail = NULL, checkpoint_id = NULL, log_id = NULL WHERE job_id = ?0`,
 		`DELETE FROM videos WHERE job_id = ?0`,
 		`UPDATE workflow_nodes SET digest = '' WHERE job_id = ?0`,

@@ -2,8 +2,11 @@ package models
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
 
@@ -46,6 +49,24 @@ func MoveDraftFiles(ctx context.Context, tx bun.Tx, draft, job JobID) error {
 		}
 	}
 	return nil
+}
+
+// LockPicking locks the job that continues the draft which an approval picks. It returns nil if there
+// is none.
+func LockPicking(ctx context.Context, tx bun.Tx, approval JobID) (*Job, error) {
+	job := new(Job)
+	err := tx.NewRaw(`SELECT j.* FROM job_sources s JOIN jobs j ON j.id = s.job_id
+		WHERE s.source_id = ? AND 'pick' = ANY(s.takes) FOR NO KEY UPDATE OF j`, approval).Scan(ctx, job)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return job, err
+}
+
+// SavePicked writes what a locked job has from the draft that it continues.
+func SavePicked(ctx context.Context, tx bun.Tx, job *Job) error {
+	return postgres.MustChange(tx.NewUpdate().Model(job).
+		Column("params", "continues", "latest_checkpoint_id", "estimated_gpu_seconds", "time_class").WherePK().Exec(ctx))
 }
 
 // WasteDrafts counts all GPU seconds of those of the locked jobs as wasted that are COMPLETED

@@ -31,6 +31,7 @@ type (
 	NoticeID     string
 	ScheduleID   string
 	WorkflowID   string
+	BudgetID     string
 
 	WebhookEndpointID string
 	WebhookEventID    string
@@ -62,6 +63,7 @@ const (
 	noticeKind     = "ntc"
 	scheduleKind   = "sch"
 	workflowKind   = "wfl"
+	budgetKind     = "bud"
 
 	webhookEndpointKind = "whk"
 	webhookEventKind    = "evt"
@@ -90,6 +92,7 @@ func NewSilenceID() SilenceID       { return SilenceID(newID(silenceKind)) }
 func NewNoticeID() NoticeID         { return NoticeID(newID(noticeKind)) }
 func NewScheduleID() ScheduleID     { return ScheduleID(newID(scheduleKind)) }
 func NewWorkflowID() WorkflowID     { return WorkflowID(newID(workflowKind)) }
+func NewBudgetID() BudgetID         { return BudgetID(newID(budgetKind)) }
 
 // AsJob is an id that no job has.
 func (id WorkflowID) AsJob() JobID {
@@ -116,7 +119,7 @@ func IDKind(s string) string {
 	}
 	switch kind {
 	case accountKind, keyKind, sessionKind, JobKind, attemptKind, workerKind, poolKind, artifactKind, takesKind, deadLetterKind, bulkKind,
-		AuditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind,
+		AuditKind, memberKind, viewKind, alertKind, silenceKind, noticeKind, scheduleKind, workflowKind, budgetKind,
 		webhookEndpointKind, webhookEventKind, webhookDeliveryKind:
 		return kind
 	}
@@ -147,6 +150,7 @@ func (id AlertID) Valid() bool      { return ValidID(id, alertKind) }
 func (id SilenceID) Valid() bool    { return ValidID(id, silenceKind) }
 func (id ScheduleID) Valid() bool   { return ValidID(id, scheduleKind) }
 func (id WorkflowID) Valid() bool   { return ValidID(id, workflowKind) }
+func (id BudgetID) Valid() bool     { return ValidID(id, budgetKind) }
 
 func (id WebhookEndpointID) Valid() bool { return ValidID(id, webhookEndpointKind) }
 func (id WebhookDeliveryID) Valid() bool { return ValidID(id, webhookDeliveryKind) }
@@ -185,6 +189,7 @@ func (id SilenceID) Value() (driver.Value, error)    { return idValue(string(id)
 func (id NoticeID) Value() (driver.Value, error)     { return idValue(string(id), noticeKind) }
 func (id ScheduleID) Value() (driver.Value, error)   { return idValue(string(id), scheduleKind) }
 func (id WorkflowID) Value() (driver.Value, error)   { return idValue(string(id), workflowKind) }
+func (id BudgetID) Value() (driver.Value, error)     { return idValue(string(id), budgetKind) }
 
 func (id WebhookEndpointID) Value() (driver.Value, error) {
 	return idValue(string(id), webhookEndpointKind)
@@ -214,6 +219,7 @@ func (id *SilenceID) Scan(src any) error    { return scanID((*string)(id), silen
 func (id *NoticeID) Scan(src any) error     { return scanID((*string)(id), noticeKind, src) }
 func (id *ScheduleID) Scan(src any) error   { return scanID((*string)(id), scheduleKind, src) }
 func (id *WorkflowID) Scan(src any) error   { return scanID((*string)(id), workflowKind, src) }
+func (id *BudgetID) Scan(src any) error     { return scanID((*string)(id), budgetKind, src) }
 
 func (id *WebhookEndpointID) Scan(src any) error {
 	return scanID((*string)(id), webhookEndpointKind, src)

@@ -25,6 +25,29 @@ func FindInputUpload(ctx context.Context, db bun.IDB, account AccountID, id Arti
 	return u, err
 }
 
+// FindInputOfHash returns an input of the account whose bytes have the BLAKE3 hash and that exists for at least as long
+// as margin, or sql.ErrNoRows. kept is how long an upload waits for a job to use it.
+func FindInputOfHash(ctx context.Context, db bun.IDB, account AccountID, hash []byte,
+	kept, margin time.Duration) (id ArtifactID, err error) {
+	err = db.NewRaw(`
+		(SELECT id FROM artifacts WHERE account_id = ?0 AND blake3 = ?1
+			AND coalesce(expires_at > clock_timestamp() + make_interval(secs => ?3), true) LIMIT 1)
+		UNION ALL
+		(SELECT artifact_id FROM uploads WHERE account_id = ?0 AND blake3 = ?1
+			AND created_at + make_interval(secs => ?2) > clock_timestamp() + make_interval(secs => ?3)
+			ORDER BY created_at DESC LIMIT 1)
+		LIMIT 1`, account, hash, kept.Seconds(), margin.Seconds()).Scan(ctx, &id)
+	return id, err
+}
+
+// DropInputUpload removes the key that was issued to an account for an input that no job uses yet, and queues its object for
+// deletion. It returns sql.ErrNoRows if there is none.
+func DropInputUpload(ctx context.Context, db bun.IDB, account AccountID, id ArtifactID) error {
+	return postgres.MustChange(db.NewRaw(`
+		WITH gone AS (DELETE FROM uploads WHERE type = 'INPUT' AND artifact_id = ? AND account_id = ? RETURNING object_key)
+		INSERT INTO object_deletions (object_key) SELECT object_key FROM gone ON CONFLICT DO NOTHING`, id, account).Exec(ctx))
+}
+
 // FindInputs returns those of these artifacts of an account that a job can start from, in no
 // particular order: inputs, and videos.
 func FindInputs(ctx context.Context, db bun.IDB, account AccountID, ids []ArtifactID) (found []*Artifact, err error) {
@@ -39,8 +62,8 @@ func FindInputs(ctx context.Context, db bun.IDB, account AccountID, ids []Artifa
 func InsertInput(ctx context.Context, db bun.IDB, a *Artifact) error {
 	return db.NewRaw(`
 		WITH issued AS (DELETE FROM uploads WHERE type = 'INPUT' AND artifact_id = ? RETURNING *)
-		INSERT INTO artifacts (id, account_id, type, object_key, size_bytes, checksum, content_type, metadata)
-		SELECT artifact_id, account_id, type, object_key, size_bytes, checksum, content_type, ? FROM issued
+		INSERT INTO artifacts (id, account_id, type, object_key, size_bytes, checksum, content_type, blake3, metadata)
+		SELECT artifact_id, account_id, type, object_key, size_bytes, checksum, content_type, blake3, ? FROM issued
 		RETURNING *`, a.ID, a.Metadata).Scan(ctx, a)
 }
 

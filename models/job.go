@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/shopspring/decimal"
 	"github.com/uptrace/bun"
 )
 
@@ -52,9 +53,18 @@ const (
 	PhaseResuming     Phase = "RESUMING"
 	PhaseRendering    Phase = "RENDERING"
 	PhaseEncoding     Phase = "ENCODING"
-	PhaseUploading    Phase = "UPLOADING"
-	PhaseDone         Phase = "DONE"
+	// The phases of a job at a hosted provider.
+	PhaseSubmitted      Phase = "SUBMITTED"
+	PhaseGenerating     Phase = "GENERATING"
+	PhasePostProcessing Phase = "POST_PROCESSING"
+	PhaseUploading      Phase = "UPLOADING"
+	PhaseDone           Phase = "DONE"
 )
+
+// AtProvider reports whether a hosted provider works in the phase: the worker only asks how it goes.
+func (p Phase) AtProvider() bool {
+	return p == PhaseSubmitted || p == PhaseGenerating || p == PhasePostProcessing
+}
 
 // FailureClass is why an attempt failed. It decides what happens next.
 type FailureClass string
@@ -78,6 +88,8 @@ const (
 	FailBudget            FailureClass = "BUDGET_EXCEEDED"
 	FailDependency        FailureClass = "DEPENDENCY_FAILED"
 	FailPoison            FailureClass = "POISON"
+	FailRejected          FailureClass = "REJECTED"       // the candidates of an approval were rejected
+	FailSubmitUnknown     FailureClass = "SUBMIT_UNKNOWN" // a paid submit was not answered, and may have begun
 )
 
 // FailureClasses lists them all.
@@ -85,6 +97,7 @@ var FailureClasses = []FailureClass{
 	FailTransient, FailRateLimited, FailProvider, FailTimeout, FailEndpoint, FailPreempted, FailWorkerLost, FailYielded, FailModelCrash,
 	FailOutOfMemory,
 	FailCheckpointCorrupt, FailDefectiveResult, FailInvalidInput, FailContentPolicy, FailUnauthorized, FailBudget, FailDependency, FailPoison,
+	FailRejected, FailSubmitUnknown,
 }
 
 // Job is one requested video and its durable state, from submit to outcome.
@@ -116,6 +129,8 @@ type Job struct {
 	MaxAttempts         int             `bun:"max_attempts" json:"max_attempts"`
 	TimeoutSeconds      int             `bun:"timeout_seconds" json:"timeout_seconds"`
 	EstimatedGPUSeconds float64         `bun:"estimated_gpu_seconds" json:"estimated_gpu_seconds"`
+	// EstimatedUSD is what the job was expected to cost when it was submitted, in US dollars; nil is unknown.
+	EstimatedUSD *decimal.Decimal `bun:"estimated_usd" json:"estimated_usd"`
 	// TimeClass is the class of Params by the time that a render takes (catalogue.Model.TimeClass).
 	TimeClass string    `bun:"time_class" json:"time_class"`
 	RunAt     time.Time `bun:"run_at,nullzero" json:"run_at,omitzero"`
@@ -137,6 +152,16 @@ type Job struct {
 	TakesID TakesID `bun:"takes_id" json:"takes_id"`
 	// Continues is the draft that the job continues, or "".
 	Continues JobID `bun:"continues" json:"continues"`
+	// Reuse means that the job accepts the result of an equal one. Equal jobs have the same ReuseDigest; nil
+	// equals none. ReuseRefs name the files and values whose contents the digest still lacks.
+	Reuse       bool     `bun:"reuse" json:"reuse"`
+	ReuseDigest []byte   `bun:"reuse_digest,nullzero" json:"reuse_digest,omitzero"`
+	ReuseRefs   []string `bun:"reuse_refs,type:jsonb,nullzero" json:"reuse_refs,omitzero"`
+	// ReusedFrom is the job whose result this one has, or "". That job may no longer exist.
+	ReusedFrom JobID `bun:"reused_from" json:"reused_from"`
+	// Fallback are the models that may render it instead; nil means none. Routes are the changes of its model.
+	Fallback *Fallback  `bun:"fallback,type:jsonb,nullzero" json:"fallback,omitzero"`
+	Routes   []JobRoute `bun:"routes,type:jsonb,nullzero" json:"routes,omitzero"`
 	// WorkflowID is the workflow that submitted the job, or "".
 	WorkflowID WorkflowID `bun:"workflow_id" json:"workflow_id"`
 	// AtMostOnce means that a run of the job has one attempt at most, however that ends.
@@ -230,6 +255,11 @@ func (j *Job) TraceID() string {
 		return id
 	}
 	return ""
+}
+
+// SubmitUnknown reports whether the job waits for a decision: a hosted provider did not answer its submit.
+func (j *Job) SubmitUnknown() bool {
+	return j.Status == JobScheduled && j.FailureClass == FailSubmitUnknown
 }
 
 // HasHandle reports whether the next attempt would get a handle.
@@ -431,7 +461,7 @@ func ListExpiringJobs(ctx context.Context, db bun.IDB, limit int) ([]JobID, erro
 func ListSlackEnding(ctx context.Context, db bun.IDB, limit int) ([]*Job, error) {
 	var found []*Job
 	err := db.NewSelect().Model(&found).ExcludeColumn("params", "metadata").
-		Where("j.status = 'QUEUED' AND j.slack_until <= (SELECT clock_timestamp())").Order("j.slack_until").Limit(int64(limit)).Scan(ctx)
+		Where("j.status = 'QUEUED' AND j.slack_until <= (SELECT clock_timestamp()) AND j.needs NOT LIKE 'held%'").Order("j.slack_until").Limit(int64(limit)).Scan(ctx)
 	return found, err
 }
 

@@ -34,6 +34,10 @@ const (
 	EventCancelled       JobEventType = "CANCELLED"
 	EventDeadLettered    JobEventType = "DEAD_LETTERED"
 	EventRedriven        JobEventType = "REDRIVEN"
+	// EventModelChanged says that another model renders the job from now on.
+	EventModelChanged JobEventType = "MODEL_CHANGED"
+	// EventApprovalRequested says that an approval waits for an answer.
+	EventApprovalRequested JobEventType = "APPROVAL_REQUESTED"
 )
 
 // JobEvent is one entry of a job's history. Seq grows by one per event of a job, without gaps.

@@ -46,7 +46,7 @@ func ListSources(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobSour
 func FindUserOf(ctx context.Context, db bun.IDB, source JobID) (user JobID, err error) {
 	err = db.NewRaw(`
 		SELECT s.job_id FROM job_sources s JOIN jobs j ON j.id = s.job_id
-		WHERE s.source_id = ? AND j.completed_at IS NULL ORDER BY s.job_id LIMIT 1`, source).Scan(ctx, &user)
+		WHERE s.source_id IN (SELECT sources_of(?)) AND j.completed_at IS NULL ORDER BY s.job_id LIMIT 1`, source).Scan(ctx, &user)
 	return user, err
 }
 
@@ -109,9 +109,11 @@ func ReadOutputs(ctx context.Context, db bun.IDB, job JobID) (map[OutputValue]st
 
 // InputFile is a file that a job starts from.
 type InputFile struct {
-	// Artifact is an INPUT, or the result or thumbnail of the source that its JobID names.
+	// Artifact is an INPUT, or the result or thumbnail of a source.
 	Artifact
 	UsedBy JobID `bun:"used_by"`
+	// SourceID is the job as which the params name it: an approval has the result of another one.
+	SourceID JobID `bun:"source_id,nullzero"`
 	// Reference is how the params of the job name an INPUT; empty for any other.
 	Reference string `bun:"reference"`
 }
@@ -120,20 +122,22 @@ type InputFile struct {
 // and the results and thumbnails of sources.
 func ListInputFiles(ctx context.Context, db bun.IDB, jobs []JobID) (found []*InputFile, err error) {
 	err = db.NewRaw(`
-		SELECT ar.*, u.job_id AS used_by, u.reference FROM input_uses u JOIN artifacts ar ON ar.id = u.artifact_id
+		SELECT ar.*, u.job_id AS used_by, u.reference, NULL::uuid AS source_id
+		FROM input_uses u JOIN artifacts ar ON ar.id = u.artifact_id
 		WHERE u.job_id IN (?0)
 		UNION ALL
-		SELECT ar.*, s.job_id, '' FROM job_sources s JOIN jobs j ON j.id = s.source_id JOIN artifacts ar ON ar.id = j.result_id
+		SELECT ar.*, s.job_id, '', s.source_id FROM job_sources s JOIN jobs j ON j.id = s.source_id JOIN artifacts ar ON ar.id = j.result_id
 		WHERE s.job_id IN (?0) AND s.takes && '{video,firstFrame,lastFrame}'
 		UNION ALL
-		SELECT ar.*, s.job_id, '' FROM job_sources s JOIN artifacts ar ON ar.job_id = s.source_id AND ar.type = 'THUMBNAIL'
+		SELECT ar.*, s.job_id, '', s.source_id FROM job_sources s JOIN artifacts ar ON ar.job_id = made_by(s.source_id) AND ar.type = 'THUMBNAIL'
 		WHERE s.job_id IN (?0) AND 'thumbnail' = ANY(s.takes)`, bun.List(jobs)).Scan(ctx, &found)
 	return found, err
 }
 
 // HasThumbnails returns those of these jobs that have a thumbnail.
 func HasThumbnails(ctx context.Context, db bun.IDB, jobs []JobID) (found []JobID, err error) {
-	err = db.NewRaw("SELECT DISTINCT job_id FROM artifacts WHERE job_id = ANY(?::uuid[]) AND type = 'THUMBNAIL'",
+	err = db.NewRaw(`SELECT id FROM unnest(?::uuid[]) AS j (id) WHERE EXISTS (
+		SELECT FROM artifacts ar WHERE ar.job_id = made_by(j.id) AND ar.type = 'THUMBNAIL')`,
 		postgres.UUIDArray(jobs)).Scan(ctx,
 		&found)
 	return found, err

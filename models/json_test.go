@@ -126,7 +126,7 @@ func TestInsertJobs_WritesEachColumnOfTheRequest(t *testing.T) {
 		result_id output failure_class failure_reason wasted_gpu_seconds cancel_by cancel_reason cancel_requested_at cancel_delivered_at cancel_stopped_at
 		percent phase progress_message step total_steps frame total_frames eta_seconds progress_at preview_id progress_event_at progress_event_percent
 		waited_seconds queued_seconds leased_seconds paused_seconds backoff_seconds delayed_seconds delayed_at
-		leased_at started_at completed_at deleted_at kept_until`)
+		leased_at started_at completed_at deleted_at kept_until reused_from routes`)
 	for _, name := range namesInJSON(reflect.TypeFor[Job]()) {
 		assert.NotEqual(t, slices.Contains(later, name), slices.Contains(written, name), name)
 	}

@@ -11,11 +11,14 @@ const (
 	LeavesDrained    = "an operator asked for it"
 	LeavesPreempted  = "an operator preempted its machine"
 	LeavesTerminated = "an operator ended its worker"
+	LeavesHeld       = "an operator holds its engine"
+	LeavesUnlisted   = "its pool lists its engine no longer"
 )
 
 // deliberate lists these reasons. The end of an attempt for one of them says nothing about the
 // capacity.
-var deliberate = []string{LeavesFewer, LeavesDear, LeavesPaused, LeavesIdle, LeavesDrained, LeavesPreempted, LeavesTerminated}
+var deliberate = []string{LeavesFewer, LeavesDear, LeavesPaused, LeavesIdle, LeavesDrained, LeavesPreempted, LeavesTerminated,
+	LeavesHeld, LeavesUnlisted}
 
 // Deliberate returns the reasons for which Reelay and operators drain or end workers. An attempt
 // that ended for one of them was not preempted.

@@ -10,10 +10,14 @@ import (
 )
 
 // Needs is what a job requires of a worker's capacity and price, and of the scaler, as one text:
-// "" for nothing, or words with commas between them: "on-demand" or "cheap" capacity; "now", which
+// "" for nothing, or words with commas between them: "held", which no worker meets, while a budget is
+// spent; "on-demand" or "cheap" capacity; "now", which
 // has the scaler boot a worker for each job at once; "price<=0.5" in USD per hour, always the
 // last. Queues are kept apart by it, so that jobs that a worker may not run are never in its way.
 type Needs string
+
+// HeldNeed is how the needs of a held job begin.
+const HeldNeed = "held"
 
 const (
 	onDemandNeed = "on-demand"
@@ -31,6 +35,12 @@ func NewNeeds(onDemand bool, maxPrice *float64) Needs {
 	}
 	return limit.Also(onDemand)
 }
+
+// Held returns these needs of a price, and that no worker meets them.
+func (n Needs) Held() Needs { return n.with(HeldNeed) }
+
+// IsHeld reports whether no worker may run the job, since a budget is spent.
+func (n Needs) IsHeld() bool { return strings.HasPrefix(string(n), HeldNeed) }
 
 // OnDemand reports whether only on-demand capacity will do.
 func (n Needs) OnDemand() bool { return strings.HasPrefix(string(n), onDemandNeed) }

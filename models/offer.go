@@ -32,8 +32,8 @@ func (o Offer) ServesAccount(id AccountID) bool {
 // meets no limit. A worker without a pool, or of one
 // without a price, costs nothing more if it is used.
 func (o Offer) Meets(n Needs) bool {
-	if n == "" {
-		return true
+	if n == "" || n.IsHeld() {
+		return n == ""
 	}
 	limit, cost := n.MaxPrice(), o.PricePerHourUSD
 	free := cost == nil || *cost == 0

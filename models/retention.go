@@ -73,7 +73,7 @@ func ReviewArtifacts(ctx context.Context, tx bun.Tx, jobs []JobID, keep KeepArti
 			WINDOW w AS (PARTITION BY job_id, type ORDER BY created_at, id)),
 		ends AS (
 			SELECT ar.id, CASE WHEN ar.type NOT IN ('FINAL_VIDEO', 'THUMBNAIL') OR NOT EXISTS (
-				SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = ar.job_id AND u.completed_at IS NULL)
+				SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id IN (SELECT sources_of(ar.job_id)) AND u.completed_at IS NULL)
 			THEN least( -- ignores NULL, an unknown time
 				ar.rejected_at,
 				newer.superseded_at + make_interval(secs => ?2),
@@ -104,7 +104,7 @@ func LockJobsOver(ctx context.Context, tx bun.Tx, age time.Duration, limit int) 
 	var ids []JobID
 	err := tx.NewRaw(`
 		SELECT id FROM jobs j WHERE completed_at < (SELECT clock_timestamp()) - make_interval(secs => ?)
-			AND NOT EXISTS (SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id = j.id AND u.completed_at IS NULL)
+			AND NOT EXISTS (SELECT FROM job_sources s JOIN jobs u ON u.id = s.job_id WHERE s.source_id IN (SELECT sources_of(j.id)) AND u.completed_at IS NULL)
 			AND NOT EXISTS (SELECT FROM workflow_nodes n WHERE n.job_id = j.id)
 		ORDER BY completed_at LIMIT ? FOR UPDATE OF j SKIP LOCKED`, age.Seconds(), limit).Scan(ctx, &ids)
 	return ids, err
@@ -129,15 +129,17 @@ func DeleteJobs(ctx context.Context, tx bun.Tx, ids []JobID) error {
 func ListEventPartitionsOver(ctx context.Context, db bun.IDB, age time.Duration) ([]string, error) {
 	var names []string
 	err := db.NewRaw(`
-		SELECT month.name FROM (
-			SELECT c.relname AS name, to_date(right(c.relname, 7), 'YYYY_MM')::timestamp AS begins
-			FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-			WHERE i.inhparent = 'job_events'::regclass AND c.relname ~ '^job_events_[0-9]{4}_[0-9]{2}$') month
-		CROSS JOIN LATERAL (SELECT (begins + interval '1 month') AT TIME ZONE 'UTC' AS ends) m
-		CROSS JOIN LATERAL (SELECT uuid7_floor(begins AT TIME ZONE 'UTC') AS low, uuid7_floor(ends) AS high,
-			clock_timestamp() - make_interval(secs => ?) AS cutoff) r
-		WHERE ends < cutoff - interval '48 hours'
-			AND NOT EXISTS (SELECT FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
+		WITH months AS MATERIALIZED (
+			SELECT month.name, month.begins, r.* FROM (
+				SELECT c.relname AS name, to_date(right(c.relname, 7), 'YYYY_MM')::timestamp AS begins
+				FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+				WHERE i.inhparent = 'job_events'::regclass AND c.relname ~ '^job_events_[0-9]{4}_[0-9]{2}$') month
+			CROSS JOIN LATERAL (SELECT (begins + interval '1 month') AT TIME ZONE 'UTC' AS ends) m
+			CROSS JOIN LATERAL (SELECT uuid7_floor(begins AT TIME ZONE 'UTC') AS low, uuid7_floor(ends) AS high,
+				clock_timestamp() - make_interval(secs => ?) AS cutoff) r
+			WHERE ends < cutoff - interval '48 hours')
+		SELECT name FROM months
+		WHERE NOT EXISTS (SELECT FROM jobs WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED', 'ASSIGNED', 'RUNNING', 'COMPLETING')
 				AND id >= low AND id < high)
 			AND NOT EXISTS (SELECT FROM jobs WHERE completed_at - created_at > interval '24 hours'
 				AND id >= low AND id < high AND cutoff - completed_at <= interval '0')

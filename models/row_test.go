@@ -72,7 +72,8 @@ func TestWrites(t *testing.T) {
 				quarantined_until quarantine_cause quarantine_reason boot_failure`,
 			(*models.Attempt)(nil): "id job_id run attempt_no worker_id fencing_token lease_request_id leased_at yield_requested_at yield_to",
 			(*models.Job)(nil): `id account_id created_by type model model_version alias queue_order params time_class metadata user_id idempotency_key request_digest
-				region require_region callback_url traceparent draft_steps takes_id continues workflow_id at_most_once max_preemptions finish_by max_price_per_hour created_at`,
+				region require_region callback_url traceparent draft_steps takes_id continues workflow_id at_most_once max_preemptions finish_by max_price_per_hour created_at
+				reuse reuse_digest reuse_refs reused_from fallback routes`,
 		} {
 			table := modelstest.DB(t).Table(reflect.TypeOf(row))
 			_, set, _ := strings.Cut(string(text), "UPDATE "+table.Name+" ")

@@ -16,9 +16,9 @@ import (
 )
 
 // ReadShares returns accounts with the columns that admit a submit: tier, weight, rate per
-// minute, running jobs and their limit.
+// minute, running jobs and their limit, and whether it has budgets and is closed.
 func ReadShares(ctx context.Context, db bun.IDB, ids []AccountID) (found []*Account, err error) {
-	err = db.NewSelect().Model(&found).Column("id", "tier", "weight", "submits_per_minute", "running", "max_running").
+	err = db.NewSelect().Model(&found).Column("id", "tier", "weight", "submits_per_minute", "running", "max_running", "budgeted", "closed_at").
 		Where("id IN (?)", bun.List(ids)).Scan(ctx)
 	return found, err
 }
@@ -35,7 +35,7 @@ func LockSubmits(ctx context.Context, tx bun.Tx, id AccountID) error {
 // PostgreSQL's clock. It returns sql.ErrNoRows for an unknown id.
 func ReadAccount(ctx context.Context, tx bun.Tx, id AccountID) (a *Account, now time.Time, err error) {
 	a = new(Account)
-	err = tx.NewSelect().Model(a).Column("id", "tier", "max_queued", "queued").Where("id = ?", id).Scan(ctx)
+	err = tx.NewSelect().Model(a).Column("id", "tier", "max_queued", "queued", "budgeted", "closed_at").Where("id = ?", id).Scan(ctx)
 	if err == nil {
 		now, err = postgres.Now(ctx, tx)
 	}

@@ -33,6 +33,8 @@ var leftovers = []string{
 		VALUES (gen_random_uuid(), 'pool', 'p', 'r', 'g', 'SPOT', '{}', 0, 1)`,
 	`INSERT INTO scaling_decisions (pool_id, at, from_count, to_count, reason, inputs)
 		SELECT id, now(), 0, 1, '', '{}' FROM pools, generate_series(1, 10000)`,
+	`INSERT INTO approvals (job_id, run, expires_at, on_timeout, decided_at, decision, decided_by)
+		SELECT id, 1, now(), 'reject', now(), 'REJECTED', 'x' FROM jobs`,
 	`ANALYZE`,
 }
 

@@ -64,6 +64,17 @@ type Worker struct {
 	WorkerQuarantine
 }
 
+// enginesProvider is engine.Provider.
+const enginesProvider = "engines"
+
+// Key is equal for workers that can run the same jobs. Those of engines share the limits of their pool, too.
+func (w *Worker) Key() string {
+	if w.Provider == enginesProvider {
+		return string(w.PoolID) + " " + w.Offer.Key()
+	}
+	return w.Offer.Key()
+}
+
 // Name is how operators know the worker: the machine, with the slot of the second worker on it and
 // those after it. It is "" if the machine is unknown.
 func (w *Worker) Name() string {

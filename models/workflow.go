@@ -155,17 +155,42 @@ func GetWorkflowNodes(ctx context.Context, db bun.IDB, id WorkflowID, keys ...st
 	return nodes, db.NewSelect().Model(&nodes).Where("wn.workflow_id = ? AND wn.key IN (?)", id, bun.List(keys)).Order("wn.position").Scan(ctx)
 }
 
+// NodeKeys returns the keys of those of the jobs that are nodes of a workflow.
+func NodeKeys(ctx context.Context, db bun.IDB, id WorkflowID, jobs []JobID) (map[JobID]string, error) {
+	var nodes []*WorkflowNode
+	err := db.NewSelect().Model(&nodes).Column("key", "job_id").Where("wn.workflow_id = ? AND wn.job_id = ANY (?::uuid[])", id,
+		postgres.UUIDArray(jobs)).Scan(ctx)
+	keys := make(map[JobID]string, len(nodes))
+	for _, n := range nodes {
+		keys[n.JobID] = n.Key
+	}
+	return keys, err
+}
+
+// GetNodeOf returns the node of the workflow that submitted a job, or sql.ErrNoRows.
+func GetNodeOf(ctx context.Context, db bun.IDB, job JobID) (*WorkflowNode, error) {
+	n := new(WorkflowNode)
+	return n, db.NewSelect().Model(n).Where("wn.job_id = ? AND NOT wn.reused", job).Scan(ctx)
+}
+
 // DoneNode is a node whose job is COMPLETED, with what says whether its result is kept.
 type DoneNode struct {
 	WorkflowNode `bun:",extend"`
 	Model        string     `bun:"model"`
 	ModelVersion int        `bun:"model_version"`
 	ResultID     ArtifactID `bun:"result_id"`
+	// Draft means that it is a draft. Spent means that it is a draft which can no longer be continued, or
+	// an approval that picked a draft.
+	Draft bool `bun:"draft"`
+	Spent bool `bun:"spent"`
 }
 
 // ListDoneNodes returns the nodes of a workflow whose jobs are COMPLETED and not deleted.
 func ListDoneNodes(ctx context.Context, db bun.IDB, id WorkflowID) (nodes []*DoneNode, err error) {
-	err = db.NewRaw(`SELECT n.*, j.model, j.model_version, j.result_id FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
+	err = db.NewRaw(`SELECT n.*, j.model, j.model_version, j.result_id, j.draft_steps IS NOT NULL AS draft,
+			j.result_id IS NULL AND (j.type = 'workflow.approval' OR j.draft_steps IS NOT NULL
+				AND NOT (j.latest_checkpoint_id IS NOT NULL AND j.kept_until > clock_timestamp())) AS spent
+		FROM workflow_nodes n JOIN jobs j ON j.id = n.job_id
 		WHERE n.workflow_id = ? AND j.status = 'COMPLETED' AND j.deleted_at IS NULL`, id).Scan(ctx, &nodes)
 	return nodes, err
 }

@@ -122,7 +122,7 @@ func TestWritesAtOnce(t *testing.T) {
 		taken := written(t, db, models.Writes{Artifacts: []*models.Artifact{keptAs(job.AccountID, "one", time.Now())}, Events: event})
 
 		require.ErrorIs(t, notIssued, sql.ErrNoRows)
-		require.ErrorContains(t, taken, "artifacts_object_key_key")
+		require.ErrorContains(t, taken, "artifacts_of_object")
 		for table, n := range map[string]int{"artifacts": 1, "job_events": 0} {
 			var rows int
 			require.NoError(t, db.NewRaw("SELECT count(*) FROM ?", bun.Ident(table)).Scan(t.Context(), &rows))

@@ -2,7 +2,6 @@ package blob
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/hmac"
@@ -17,10 +16,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/cloudfront/sign"
+	"github.com/reelay/reelay/internal/freshfile"
 	"github.com/reelay/reelay/jobs"
 )
 
@@ -122,30 +121,15 @@ func signCloudCDN(u, keyName string, secret []byte, expires time.Time) string {
 // cdnSigner signs links to a CDN.
 type cdnSigner struct {
 	CDN
-	mu   sync.Mutex
-	key  cdnKey
-	read time.Time // when the file that was read had changed last
+	key *freshfile.File[cdnKey]
 }
 
-// current returns the key of the file. If the file cannot be read now, it is the one that was read last.
-func (s *cdnSigner) current() (cdnKey, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info, err := os.Stat(s.KeyFile)
-	if err == nil && !info.ModTime().Equal(s.read) {
-		var key cdnKey
-		if key, err = readCDNKey(s.KeyFile); err == nil {
-			s.key, s.read = key, info.ModTime()
-		}
-	}
-	if s.key == nil {
-		return nil, cmp.Or(err, errors.New("REELAY_CDN_KEY_FILE has no key"))
-	}
-	return s.key, nil
+func newCDNSigner(cdn CDN) cdnSigner {
+	return cdnSigner{cdn, freshfile.New(func() (cdnKey, error) { return readCDNKey(cdn.KeyFile) }, cdn.KeyFile)}
 }
 
-func (s *cdnSigner) signDownload(_ context.Context, key, filename string, expires time.Time) (jobs.Link, error) {
-	by, err := s.current()
+func (s cdnSigner) signDownload(_ context.Context, key, filename string, expires time.Time) (jobs.Link, error) {
+	by, err := s.key.Get()
 	if err != nil {
 		return "", err
 	}

@@ -27,7 +27,7 @@ func (s *Store) LimitSinglePut(size int64) { s.backend.(*s3Bucket).singlePut = s
 
 // KeysIn returns the keys in a file of Amazon's form.
 func KeysIn(file string) *credentials.Credentials {
-	return credentials.New(&keysFile{FileAWSCredentials: credentials.FileAWSCredentials{Filename: file}})
+	return credentials.New(newKeysFile(file))
 }
 
 // DirectUpload signs a link that leads to the bucket.

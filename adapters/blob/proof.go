@@ -62,7 +62,7 @@ func (s *Store) ProvePass(ctx context.Context) error {
 }
 
 func (s *Store) prove(ctx context.Context) (*Proof, error) {
-	bucket, ok := s.backend.(*s3Bucket)
+	bucket, ok := plain(s.backend).(*s3Bucket)
 	if !ok {
 		return nil, nil
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/reelay/reelay/internal/freshfile"
 )
 
 var errNoKeys = errors.New("there are no keys for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE, " +
@@ -17,46 +17,69 @@ var errNoKeys = errors.New("there are no keys for S3: set AWS_ACCESS_KEY_ID and 
 // the role of the machine, the container or the Kubernetes account.
 func usualKeys() *credentials.Credentials {
 	return credentials.NewChainCredentials([]credentials.Provider{
-		&credentials.EnvAWS{}, &keysFile{}, &credentials.IAM{},
+		&credentials.EnvAWS{}, newKeysFile(""), &credentials.IAM{},
 	})
 }
 
-// keysFile reads the file of credentials again when it changes, so that keys can be rotated without
-// a restart.
+// keysFile reads Amazon's files again when they change, so that keys can be rotated without a restart.
 type keysFile struct {
+	file  *freshfile.File[*fileKeys]
+	given credentials.Value
+}
+
+// fileKeys are the keys of one state of the files. Those that a program makes expire.
+type fileKeys struct {
 	credentials.FileAWSCredentials
-	read time.Time // when the file that was read had changed last
+	value credentials.Value
 }
 
-func (f *keysFile) Retrieve() (credentials.Value, error) { return f.RetrieveWithCredContext(nil) }
-
-func (f *keysFile) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
-	at := f.changed() // before: a change in the meantime is read again
-	value, err := f.FileAWSCredentials.RetrieveWithCredContext(c)
-	if err == nil {
-		f.read = at
-	}
-	return value, err
-}
-
-// IsExpired reports whether the keys must be read again.
-func (f *keysFile) IsExpired() bool {
-	return f.FileAWSCredentials.IsExpired() || !f.changed().Equal(f.read)
-}
-
-// changed returns when the file of credentials changed last, or the zero time if there is none.
-func (f *keysFile) changed() time.Time {
-	path := cmp.Or(f.Filename, os.Getenv("AWS_SHARED_CREDENTIALS_FILE"))
+// newKeysFile returns the keys in the file at path, or in Amazon's usual ones if it is empty.
+func newKeysFile(path string) *keysFile {
+	paths := []string{path}
 	if path == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return time.Time{}
+		home, _ := os.UserHomeDir() // the paths of an unknown one are of no file
+		paths = []string{
+			cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), filepath.Join(home, ".aws", "credentials")),
+			cmp.Or(os.Getenv("AWS_CONFIG_FILE"), filepath.Join(home, ".aws", "config")),
 		}
-		path = filepath.Join(home, ".aws", "credentials")
 	}
-	info, err := os.Stat(path)
+	return &keysFile{file: freshfile.New(func() (*fileKeys, error) {
+		keys := &fileKeys{FileAWSCredentials: credentials.FileAWSCredentials{Filename: path}}
+		err := keys.renew()
+		return keys, err
+	}, paths...)}
+}
+
+func (k *fileKeys) renew() (err error) {
+	k.value, err = k.RetrieveWithCredContext(nil)
+	return err
+}
+
+// expired reports whether the keys are of a program, and old.
+func (k *fileKeys) expired() bool {
+	return !k.value.Expiration.IsZero() && k.FileAWSCredentials.IsExpired()
+}
+
+// Retrieve implements credentials.Provider.
+func (f *keysFile) Retrieve() (credentials.Value, error) {
+	keys, err := f.file.Get()
+	if err == nil && keys.expired() {
+		err = keys.renew()
+	}
 	if err != nil {
-		return time.Time{}
+		return credentials.Value{}, err
 	}
-	return info.ModTime()
+	f.given = keys.value
+	return f.given, nil
+}
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (f *keysFile) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return f.Retrieve()
+}
+
+// IsExpired reports whether the keys must be retrieved again.
+func (f *keysFile) IsExpired() bool {
+	keys, err := f.file.Get()
+	return err != nil || keys.value != f.given || keys.expired()
 }

@@ -63,6 +63,10 @@ type Config struct {
 	// Transport calls S3; nil stands for one of its own.
 	Transport http.RoundTripper
 
+	// Observe is called after each call of the store; it may be nil. The operations are stat, read, write, delete
+	// and list, the results ok, missing, exists, refused, throttled, cancelled and error.
+	Observe func(operation, result string, took time.Duration)
+
 	// Now is the clock by which links are signed and checked. It must be the same in every
 	// process. Nil means the clock of this process.
 	Now func() time.Time
@@ -129,7 +133,7 @@ func open(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{place: cfg.Place, folders: map[string]*Store{}, cdn: cdnSigner{CDN: cfg.CDN}, own: cfg.Own, links: links, now: cfg.Now}
+	s := &Store{place: cfg.Place, folders: map[string]*Store{}, cdn: newCDNSigner(cfg.CDN), own: cfg.Own, links: links, now: cfg.Now}
 	s.handler = &handler{store: s, links: links, stallLimit: stallLimit}
 	switch {
 	case cfg.Place.Kind == KindS3:
@@ -153,6 +157,9 @@ func open(ctx context.Context, cfg Config, opts []option.ClientOption) (*Store, 
 			return nil, err
 		}
 		s.backend, s.direct = bucket, googleSigner{bucket}
+	}
+	if cfg.Observe != nil {
+		s.backend = observed{s.backend, cfg.Observe}
 	}
 	if cfg.Place.Links == LinksAPI {
 		s.direct = nil

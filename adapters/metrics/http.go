@@ -16,6 +16,8 @@ const (
 	RouteVideos  Route = "videos"
 	RouteObjects Route = "objects"
 	RouteConsole Route = "console"
+	// RouteHooks has the webhooks of hosted providers.
+	RouteHooks Route = "hooks"
 	// RouteStream has the requests that last for as long as their reader likes: server-sent
 	// events. Their durations say nothing about the server.
 	RouteStream Route = "stream"
@@ -32,7 +34,7 @@ func newRequests() *prometheus.HistogramVec {
 // Timed measures the requests that next handles. route names the class of each.
 func (m *Metrics) Timed(route func(*http.Request) Route, next http.Handler) http.Handler {
 	timed := map[Route]http.Handler{}
-	for _, r := range []Route{RouteGraphQL, RouteREST, RouteVideos, RouteObjects, RouteConsole, RouteStream} {
+	for _, r := range []Route{RouteGraphQL, RouteREST, RouteVideos, RouteObjects, RouteConsole, RouteHooks, RouteStream} {
 		timed[r] = promhttp.InstrumentHandlerDuration(m.requests.MustCurryWith(prometheus.Labels{"route": string(r)}), next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

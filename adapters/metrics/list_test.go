@@ -58,7 +58,7 @@ func TestList(t *testing.T) {
 		preemption_recovery_seconds lease_expirations_total wasted_gpu_seconds_total estimated_drain_time_seconds estimated_drain_time_all_seconds queue_stuck_jobs gpu_utilization workers
 		worker_utilization jobs_finished_total job_due_lag_seconds job_start_lag_seconds stalled_jobs dlq_size eta_error_seconds outbox_lag_seconds unsettled_dependencies settle_lag_seconds
 		webhook_deliveries_total scheduler_lag_seconds schedule_slots_total schedule_slots_left_out_total schedule_fire_lag_seconds cost_usd_total submits_accepted_total submits_refused_total
-		http_request_duration_seconds build_info`) {
+		http_request_duration_seconds object_call_duration_seconds redis_call_duration_seconds build_info`) {
 		require.Contains(t, names, "reelay_"+name)
 	}
 }

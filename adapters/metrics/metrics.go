@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/costs"
 )
 
 const (
@@ -40,7 +41,10 @@ type Metrics struct {
 	waits    waits
 	requests *prometheus.HistogramVec
 	webhooks *prometheus.CounterVec
+	hints    *prometheus.CounterVec
 	slots    slots
+	stores   stores
+	moderate moderate
 	pools    *gauges[[]*query.PoolStatus]
 	names    *poolNames
 }
@@ -67,6 +71,8 @@ type Sources struct {
 	Drafts func(context.Context) (models.DraftUsage, error)
 	// Paid says what the machines of each pool were paid for since the installation.
 	Paid func(context.Context) ([]*models.PaidTotal, error)
+	// Spent sums up the ledger of today by provider, the dearest first.
+	Spent func(context.Context) ([]*costs.Row, error)
 }
 
 // New returns the metrics of a process.
@@ -75,14 +81,15 @@ func New(from Sources) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		submits:  newSubmits(), outcomes: newOutcomes(byModel), attempts: newAttempts(names, byModel), waits: newWaits(byModel),
-		requests: newRequests(), webhooks: newWebhooks(), slots: newSlots(), pools: newPools(from.Pools, names), names: names,
+		requests: newRequests(), webhooks: newWebhooks(), hints: newHints(), slots: newSlots(), stores: newStores(), moderate: newModerate(),
+		pools: newPools(from.Pools, names), names: names,
 	}
-	for _, some := range [][]prometheus.Collector{m.submits.all(), m.outcomes.all(), m.attempts.all(), m.waits.all()} {
+	for _, some := range [][]prometheus.Collector{m.submits.all(), m.outcomes.all(), m.attempts.all(), m.waits.all(), m.stores.all(), m.moderate.all()} {
 		m.own = append(m.own, some...)
 	}
-	m.own = append(m.own, m.requests, m.webhooks, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from),
+	m.own = append(m.own, m.requests, m.webhooks, m.hints, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from),
 		newPlans(from.Plans), newGPUs(from.GPUs),
-		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts), newPaid(from.Paid))
+		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts), newPaid(from.Paid), newSpent(from.Spent))
 	m.registry.MustRegister(m.own...)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -123,7 +123,7 @@ func (w *waits) started(job *models.Job) {
 }
 
 func (w *waits) completed(job *models.Job) {
-	if job.LeasedSeconds != nil && job.DraftSteps == 0 {
+	if job.LeasedSeconds != nil && job.DraftSteps == 0 && job.ReusedFrom == "" && !job.Approval() {
 		observe(w.generation.WithLabelValues(w.models.of(job.Model), w.resolutions.of(resolution(job))), *job.LeasedSeconds, job)
 	}
 	if job.Run == 1 && job.Failures == 0 && job.PredictedSeconds != nil {

@@ -8,7 +8,7 @@ import (
 // outcomes counts what became of jobs, most of it by model.
 type outcomes struct {
 	ended, failed, previews, made, continued, discarded *prometheus.CounterVec
-	finished                                            *prometheus.CounterVec
+	finished, reused                                    *prometheus.CounterVec
 	models                                              *bound
 	// These are by lane.
 	yields, yieldCost *prometheus.CounterVec
@@ -22,7 +22,8 @@ func newOutcomes(models *bound) outcomes {
 		models: models,
 		finished: counter("reelay_jobs_finished_total",
 			"Runs of jobs that ended, by status and failure class, which is none unless it is FAILED.", "status", "class"),
-		ended: byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
+		reused: byModel("reelay_jobs_reused_total", "Jobs that were answered with the result of an equal job, by model. They count as ended, too."),
+		ended:  byModel("reelay_jobs_ended_total", "Runs of jobs that ended, by model and status.", "status"),
 		failed: byModel("reelay_attempts_failed_total", "Attempts that failed and count against maxAttempts, by model and failure class.",
 			"class"),
 		previews:  byModel("reelay_previews_total", "Pictures of unfinished videos, and clips of drafts, by model."),
@@ -39,7 +40,7 @@ func newOutcomes(models *bound) outcomes {
 }
 
 func (o *outcomes) all() []prometheus.Collector {
-	return []prometheus.Collector{o.finished, o.ended, o.failed, o.previews, o.made, o.continued, o.discarded, o.yields, o.yieldCost}
+	return []prometheus.Collector{o.finished, o.reused, o.ended, o.failed, o.previews, o.made, o.continued, o.discarded, o.yields, o.yieldCost}
 }
 
 // submitted counts a new job.
@@ -61,6 +62,9 @@ func (o *outcomes) changed(before, after *models.Job) {
 		}
 		o.finished.WithLabelValues(string(after.Status), class).Inc()
 		o.ended.WithLabelValues(o.models.of(after.Model), string(after.Status)).Inc()
+	}
+	if before.ReusedFrom == "" && after.ReusedFrom != "" {
+		o.reused.WithLabelValues(o.models.of(after.Model)).Inc()
 	}
 	if after.Run == before.Run && after.Failures > before.Failures {
 		o.failed.WithLabelValues(o.models.of(after.Model), string(after.FailureClass)).Inc()

@@ -29,6 +29,9 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"Completed": {change(running, func(j *models.Job) { j.Status = models.JobCompleted }),
 			`reelay_jobs_ended_total{model="testcard",status="COMPLETED"} 1`},
+		"Reused": {change(models.Job{Model: "testcard", Status: models.JobQueued, Run: 1}, func(j *models.Job) {
+			j.Status, j.ReusedFrom = models.JobCompleted, "job_1"
+		}), "reelay_jobs_ended_total{model=\"testcard\",status=\"COMPLETED\"} 1\nreelay_jobs_reused_total{model=\"testcard\"} 1"},
 		"Cancelled": {change(running, func(j *models.Job) { j.Status = models.JobCancelled }),
 			`reelay_jobs_ended_total{model="testcard",status="CANCELLED"} 1`},
 		"Defective": {change(running, func(j *models.Job) {

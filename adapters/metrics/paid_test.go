@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/costs"
+	"github.com/shopspring/decimal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,6 +31,22 @@ func TestPaid(t *testing.T) {
 		`reelay_paid_seconds_total{class="idle",pool="none"} 5`,
 		`reelay_cost_usd_total{pool="spot"} 21.5`, `reelay_cost_usd_total{pool="none"} 0`,
 		`reelay_gpu_seconds_total{pool="spot"} 36`, `reelay_wasted_gpu_seconds_total{pool="spot"} 4`,
+	})
+	require.Empty(t, scrape(t, unknown), "unknown is not 0")
+}
+
+func TestSpent(t *testing.T) {
+	t.Parallel()
+
+	usd := decimal.RequireFromString
+	known := New(Sources{Queues: none, Spent: func(context.Context) ([]*costs.Row, error) {
+		return []*costs.Row{{Key: "gce", UsefulUSD: usd("3"), WastedUSD: usd("0.5"), ChargedUSD: usd("2.5")}, {Key: ""}}, nil
+	}})
+	unknown := New(Sources{Queues: none, Spent: func(context.Context) ([]*costs.Row, error) { return nil, errors.New("down") }})
+
+	require.Subset(t, scrape(t, known), []string{
+		`reelay_spent_today_usd{part="useful",provider="gce"} 3`, `reelay_spent_today_usd{part="wasted",provider="gce"} 0.5`,
+		`reelay_charged_today_usd{provider="gce"} 2.5`, `reelay_charged_today_usd{provider="none"} 0`,
 	})
 	require.Empty(t, scrape(t, unknown), "unknown is not 0")
 }

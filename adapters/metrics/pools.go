@@ -2,11 +2,13 @@ package metrics
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 var (
@@ -27,6 +29,15 @@ var (
 		"How long workers take to load a model, without the download of its weights.", []string{"pool", "model"}, nil)
 	poolFetchDesc = prometheus.NewDesc("reelay_pool_model_fetch_seconds",
 		"How long workers take to download the weights of a model. 0 if they are always on the machine.", []string{"pool", "model"}, nil)
+	enginesDesc       = prometheus.NewDesc("reelay_engines", "The engines of pools of engines, by pool and state.", []string{"pool", "state"}, nil)
+	providerSlotsDesc = prometheus.NewDesc("reelay_provider_slots",
+		"Jobs at the hosted provider of a pool, and how many there may be at a time.", []string{"pool", "kind", "state"}, nil)
+	providerCallsDesc = prometheus.NewDesc("reelay_provider_calls_per_minute",
+		"Calls at the hosted provider of a pool in the last minute, and how many there may be.", []string{"pool", "kind", "state"}, nil)
+	providerStateDesc = prometheus.NewDesc("reelay_provider_state",
+		"1 for the state in which the account at a hosted provider is: ready, full, paused, open or trying.", []string{"pool", "kind", "state"}, nil)
+	providerUnknownDesc = prometheus.NewDesc("reelay_provider_unknown_submits",
+		"Jobs that wait for a decision, since the hosted provider did not answer their submit.", []string{"pool", "kind"}, nil)
 	poolCostDesc = poolDesc("reelay_pool_cost_usd_per_hour", "The price of the pool's machines that are paid for now, also of those that boot or end.")
 )
 
@@ -39,7 +50,8 @@ func newPools(list func(context.Context) ([]*query.PoolStatus, error), names *po
 		what: "the pools", every: readEvery, read: names.reading(list),
 		descs: []*prometheus.Desc{
 			poolWorkersDesc, poolDesiredDesc, poolMaxDesc, poolPausedDesc, poolRefusedDesc, poolBootsDesc, poolPriceDesc, poolStaleDesc,
-			poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc,
+			poolTroubleDesc, poolCostDesc, poolFailsDesc, poolLoadDesc, poolFetchDesc, enginesDesc,
+			providerSlotsDesc, providerCallsDesc, providerStateDesc, providerUnknownDesc,
 		},
 		emit: func(pools []*query.PoolStatus, into chan<- prometheus.Metric) {
 			for _, pool := range pools[:min(len(pools), maxPools)] {
@@ -61,6 +73,17 @@ func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
 	emit(poolMaxDesc, float64(pool.MaxWorkers))
 	emit(poolRefusedDesc, float64(pool.Refusals))
 	emit(poolBootsDesc, float64(pool.BootFailures))
+	if u := pool.ProviderAccount; u != nil {
+		kind := string(u.Kind)
+		emit(providerSlotsDesc, float64(u.Slots), kind, "taken")
+		emit(providerSlotsDesc, float64(u.Concurrent), kind, "limit")
+		emit(providerCallsDesc, float64(u.CallsInMinute), kind, "made")
+		emit(providerCallsDesc, float64(u.PerMinute), kind, "limit")
+		emit(providerUnknownDesc, float64(u.Unknown), kind)
+		for _, state := range capacity.ProviderStates {
+			emit(providerStateDesc, oneIf(u.State() == state), kind, strings.ToLower(string(state)))
+		}
+	}
 	price := pool.Price()
 	emit(poolPriceDesc, price.PricePerHourUSD)
 	emit(poolStaleDesc, oneIf(price.Stale))
@@ -68,6 +91,15 @@ func emitPool(pool *query.PoolStatus, into chan<- prometheus.Metric) {
 	emit(poolCostDesc, float64(pool.PaidWorkers)*price.PricePerHourUSD)
 	emit(poolPausedDesc, oneIf(pool.Paused()))
 	emit(poolFailsDesc, oneIf(pool.ProviderProblem != ""))
+	if pool.HasEngines() {
+		count := map[capacity.EngineState]int{}
+		for _, e := range pool.Engines {
+			count[e.State]++
+		}
+		for _, state := range capacity.EngineStates {
+			emit(enginesDesc, float64(count[state]), strings.ToLower(string(state)))
+		}
+	}
 	for _, load := range pool.ModelLoads[:min(len(pool.ModelLoads), maxModels)] {
 		emit(poolLoadDesc, load.LoadSeconds, load.Model)
 		emit(poolFetchDesc, load.FetchSeconds, load.Model)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/stretchr/testify/require"
@@ -37,6 +38,23 @@ func TestPools(t *testing.T) {
 			`reelay_pool_workers{pool="spot",state="draining"} 1`, `reelay_pool_workers{pool="spot",state="idle"} 0`,
 			`reelay_pool_workers_desired{pool="spot"} 4`, `reelay_pool_workers_max{pool="spot"} 9`,
 		}, scrape(t, m))
+	})
+
+	t.Run("ShowTheStatesOfTheirEngines", func(t *testing.T) {
+		t.Parallel()
+
+		m := New(Sources{Queues: none, Pools: func(context.Context) ([]*query.PoolStatus, error) {
+			e := func(state capacity.EngineState) *query.PoolEngine {
+				return &query.PoolEngine{Engine: &capacity.Engine{EngineReport: capacity.EngineReport{State: state}}}
+			}
+			return []*query.PoolStatus{{Pool: &capacity.Pool{PoolSpec: capacity.PoolSpec{Name: "comfy", Provider: engine.Provider}},
+				Engines: []*query.PoolEngine{e(capacity.EngineBusy), e(capacity.EngineHeld), e(capacity.EngineBusy)}}}, nil
+		}})
+
+		require.Subset(t, scrape(t, m), []string{
+			`reelay_engines{pool="comfy",state="busy"} 2`, `reelay_engines{pool="comfy",state="held"} 1`,
+			`reelay_engines{pool="comfy",state="unreachable"} 0`,
+		})
 	})
 
 	t.Run("AreNoneWhileTheyCannotBeRead", func(t *testing.T) {

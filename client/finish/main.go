@@ -1,7 +1,8 @@
 // Command finish rewrites what genqlient generated, for which genqlient has no setting:
 //
 //   - Optional fields of inputs and optional variables are left out while they are nil: null is not
-//     the same as no value. Of lists, an operation says whether an empty one is left out.
+//     the same as no value. Of lists, an operation says whether an empty one is left out, except for
+//     those in emptyLists.
 //   - Getters are deleted unless an interface asks for them, or a list of fields to keep. Fields are
 //     exported: without getters, the reference of the client is half as long.
 //
@@ -77,8 +78,9 @@ func finish(keep []string) error {
 			}
 		case *ast.GenDecl:
 			for _, tag := range tagsOf(decl, optional) {
-				next(tag.End() - 2) // before `"` and the back quote
-				text.WriteString(",omitempty")
+				next(tag.at.Pos())
+				text.WriteString(tag.text)
+				from = files.Position(tag.at.End()).Offset
 			}
 		}
 	}
@@ -90,8 +92,17 @@ func finish(keep []string) error {
 	return os.WriteFile(generated, done, 0o644)
 }
 
-// tagsOf returns the tags of the optional fields of the structs in a declaration.
-func tagsOf(decl *ast.GenDecl, optional map[string]bool) (tags []*ast.BasicLit) {
+// emptyLists are lists of inputs whose empty value differs from none: they are left out while they are nil.
+var emptyLists = []string{"SubmitJobInput.fallback"}
+
+// newTag is a tag of a field, and the text that replaces it.
+type newTag struct {
+	at   *ast.BasicLit
+	text string
+}
+
+// tagsOf returns the new tags of the optional fields of the structs in a declaration.
+func tagsOf(decl *ast.GenDecl, optional map[string]bool) (tags []newTag) {
 	for _, spec := range decl.Specs {
 		of, ok := spec.(*ast.TypeSpec)
 		if !ok {
@@ -102,13 +113,16 @@ func tagsOf(decl *ast.GenDecl, optional map[string]bool) (tags []*ast.BasicLit) 
 			continue
 		}
 		for _, f := range fields.Fields.List {
-			if f.Tag == nil || strings.Contains(f.Tag.Value, "omitempty") {
+			if f.Tag == nil {
 				continue
 			}
-			name := strings.TrimSuffix(strings.TrimPrefix(f.Tag.Value, "`json:\""), "\"`")
+			name, _, said := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(f.Tag.Value, "`json:\""), "\"`"), ",omitempty")
 			_, list := f.Type.(*ast.ArrayType)
-			if !list && optional[strings.TrimPrefix(of.Name.Name, "__premarshal")+"."+name] {
-				tags = append(tags, f.Tag)
+			switch field := strings.TrimPrefix(of.Name.Name, "__premarshal") + "." + name; {
+			case slices.Contains(emptyLists, field):
+				tags = append(tags, newTag{f.Tag, "`json:\"" + name + ",omitzero\"`"})
+			case !said && !list && optional[field]:
+				tags = append(tags, newTag{f.Tag, "`json:\"" + name + ",omitempty\"`"})
 			}
 		}
 	}

@@ -18,12 +18,16 @@ func TestAgent(t *testing.T) {
 		require.NoError(t, err)
 
 		const ours = "github.com/reelay/reelay/"
-		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/agent/health", "gpu/agent/host",
+		allowed := []string{"client", "cmd/reelay-agent", "gpu/agent", "gpu/agent/engines", "gpu/agent/health", "gpu/agent/host",
 			"gpu/agent/instance", "gpu/agent/redact", "gpu/hdr", "gpu/metadata",
 			"gpu/quality", "gpu/runtime", "gpu/runtimes", "gpu/runtimes/command", "gpu/runtimes/drill", "gpu/runtimes/httpcall",
-			"gpu/runtimes/stitch", "gpu/runtimes/testcard", "gpu/sensor", "internal/healthcheck", "internal/httpcall", "internal/media",
-			"internal/outbound", "internal/picture", "internal/program", "internal/secretfile", "internal/text", "internal/tracing",
-			"internal/version", "internal/wellformed"}
+			"gpu/runtimes/remote", "gpu/runtimes/remote/cog", "gpu/runtimes/remote/hosted", "gpu/runtimes/remote/comfyui", "gpu/runtimes/remote/kinds",
+			"gpu/runtimes/remote/videosapi", "gpu/runtimes/stitch", "gpu/runtimes/testcard", "gpu/sensor", "internal/cogengine",
+			"internal/comfy", "internal/engine", "internal/freshfile",
+			"internal/healthcheck", "internal/httpcall", "internal/media",
+			"internal/outbound", "internal/pause", "internal/picture", "internal/hostedengine", "internal/program", "internal/provider", "internal/secretfile", "internal/text",
+			"internal/tracing",
+			"internal/version", "internal/videoengine", "internal/wellformed", "internal/yamlfile"}
 		for _, dependency := range strings.Fields(string(out)) {
 			if name, ok := strings.CutPrefix(dependency, ours); ok {
 				require.Contains(t, allowed, name)

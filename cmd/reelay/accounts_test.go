@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -55,5 +56,77 @@ func TestAccounts(t *testing.T) {
 			require.Zero(t, status, errs)
 			require.Regexp(t, `ACCOUNT.*\nacc_1 +acme +PRO `, out)
 		}
+	})
+}
+
+func TestDeleteAccount(t *testing.T) {
+	t.Parallel()
+
+	listed := func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"data":{"accounts":{"edges":[{"node":{"id":"acc_1","name":"acme","tier":"PRO"}}],"pageInfo":{"hasNextPage":false}}}}`))
+	}
+	none := func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"data":{"accountDeletion":null},
+			"errors":[{"message":"There is no such deletion of an account.","extensions":{"code":"NOT_FOUND"}}]}`))
+	}
+	answer := func(field, more string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"data":{"` + field + `":{"accountId":"acc_1","name":"acme","startedAt":"2027-01-02T03:04:05Z","jobsLeft":12,
+				"unfinishedJobs":1,"deleted":[{"kind":"JOBS","count":30},{"kind":"VIEWS","count":0}],"kept":[{"kind":"LEDGER","count":42}]` +
+				more + `}}}`))
+		}
+	}
+	const over = `,"finishedAt":"2027-01-02T03:05:05Z","objectsGoneAt":"2027-01-03T15:05:05Z"`
+	deletes := func(t *testing.T, url string, more ...string) (int, string, string) {
+		t.Helper()
+		return call(t, t.Context(), append([]string{"accounts", "delete", "acme", "--endpoint", url, "--key", "rl_x"}, more...)...)
+	}
+
+	t.Run("NeedsTheNameWithoutATerminal", func(t *testing.T) {
+		t.Parallel()
+		_, url := serveFaulty(t, listed, none)
+
+		status, _, errs := deletes(t, url)
+
+		require.Equal(t, 2, status)
+		require.Contains(t, errs, "confirm with --yes-delete and the name of the account")
+	})
+
+	t.Run("ShowsItsProgressAndTheReport", func(t *testing.T) {
+		t.Parallel()
+		_, url := serveFaulty(t, listed, none, answer("deleteAccount", ""), answer("accountDeletion", `,"doing":"JOBS"`),
+			answer("accountDeletion", over))
+
+		status, out, errs := deletes(t, url, "--yes-delete", "acme")
+
+		require.Zero(t, status, errs)
+		require.Contains(t, errs, "Deleting acme: 12 jobs left, 1 of them unfinished (starting)")
+		require.Contains(t, errs, "1 of them unfinished (jobs)")
+		require.Regexp(t,
+			`acc_1 was deleted at .*\. Its files are gone by .*\.\n\nDATA +FATE +COUNT\njobs +deleted +30\nledger +kept +42\n$`, out)
+	})
+
+	t.Run("SaysHowToContinueAfterAnInterruption", func(t *testing.T) {
+		t.Parallel()
+		ctx, interrupt := context.WithCancel(t.Context())
+		_, url := serveFaulty(t, listed, none, answer("deleteAccount", ""), func(_ http.ResponseWriter, r *http.Request) {
+			interrupt()
+			<-r.Context().Done()
+		})
+
+		status, _, errs := call(t, ctx, "accounts", "delete", "acme", "--yes-delete", "acme", "--endpoint", url, "--key", "rl_x")
+
+		require.Equal(t, 130, status)
+		require.Contains(t, errs, "the deletion goes on in the server. Follow it with: reelay accounts deletions acc_1")
+	})
+
+	t.Run("ContinuesOneThatWasStarted", func(t *testing.T) {
+		t.Parallel()
+		_, url := serveFaulty(t, listed, answer("accountDeletion", ""), answer("deleteAccount", over))
+
+		status, out, errs := deletes(t, url, "--json")
+
+		require.Zero(t, status, errs)
+		require.Contains(t, out, `"accountId": "acc_1"`)
 	})
 }

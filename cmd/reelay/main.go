@@ -25,6 +25,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/demo"
 	"github.com/reelay/reelay/cmd/reelay/internal/providers"
 	"github.com/reelay/reelay/cmd/reelay/internal/servers"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/simulation"
 	"github.com/reelay/reelay/cmd/reelay/internal/support"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
@@ -134,13 +135,14 @@ func rootCommand() *cobra.Command {
 		jobs.CancelCommand(), jobs.RetryCommand(), jobs.DeleteCommand(), jobs.Command(), operations.BulkCommand(), workflows.SchedulesCommand(),
 		workflows.Command(), workflows.StoryboardCommand(), submission.EstimateCommand(), fleet.ModelsCommand(), operations.WebhooksCommand())
 	addGroup(root, "fleet", operations.TopCommand(), operations.AttentionCommand(), fleet.WorkersCommand(), fleet.PoolsCommand(),
-		fleet.MachinesCommand(), fleet.QueuesCommand(), operations.HaltCommand(), operations.ResumeCommand(),
-		operations.DeadLettersCommand(), operations.AlertsCommand(),
+		fleet.MachinesCommand(), operations.CostsCommand(), operations.ReportsCommand(), operations.BudgetsCommand(), operations.PricesCommand(),
+		fleet.QueuesCommand(),
+		operations.HaltCommand(), operations.ResumeCommand(), operations.DeadLettersCommand(), operations.AlertsCommand(),
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
 		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.DoctorCommand(),
-		support.Command(support.Sources{Examine: servers.Examine, Settings: servers.SafeSettings}),
+		support.Command(support.Sources{Examine: servers.Examine, Settings: settings.Safe}),
 		healthcheck.Command("http://127.0.0.1:8080/readyz"), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)
 	root.AddCommand(referenceCommand())

@@ -16,7 +16,7 @@ func TestModelsCommand(t *testing.T) {
 
 	const model = `{"name": "wan", "version": 3, "type": "video.generate", "description": "A model.", "available": false, "state": "NOT_SERVED", "gpuTypes": ["L4", "H100"],
 		"gpuMemoryGb": 24, "gpusPerWorker": 1, "produces": "VIDEO", "requiresPrompt": true, "timeoutSeconds": 600, "gpuSecondsPerSecond": 12,
-		"priceFactor": 1, "runtime": "diffusers", "origin": "OPERATOR", "createdAt": "2026-01-31T12:00:00Z", "settings": {"weights": "/w"}, "drafts": {"stepsParam": "steps"},
+		"priceFactor": 1, "fallback": ["veo", "own"], "runtime": "diffusers", "origin": "OPERATOR", "createdAt": "2026-01-31T12:00:00Z", "settings": {"weights": "/w"}, "drafts": {"stepsParam": "steps"},
 		"paramsSchema": {"properties": {"fps": {"default": 24, "description": "Frames per second."}}}}`
 	const change = `{"kind": "CHANGED", "name": "wan", "isAlias": false, "version": 3, "differences": [{"path": "timeoutSeconds", "before": 60, "after": null}]}`
 
@@ -30,11 +30,13 @@ func TestModelsCommand(t *testing.T) {
 			nil, `{"models": [` + model + `], "modelAliases": [{"name": "fast", "version": 1, "models": [{"name": "wan", "weight": 3}]}]}`,
 			[]string{`wan +video.generate +not served +A model.`, `fast +alias +- +Spreads jobs over wan \(weight 3\).`}, nil,
 		},
-		"list as JSON": {[]string{"list", "--json"}, `{"models": [` + model + `], "modelAliases": []}`, []string{`"items": \[`}, nil},
+		"list as JSON": {[]string{"list", "--json"}, `{"models": [` + model + `], "modelAliases": []}`, []string{`"items": \[`,
+			`"fallback": \[\s+"veo",\s+"own"`}, nil},
+		"list wide": {[]string{"list", "-o", "wide"}, `{"models": [` + model + `], "modelAliases": []}`, []string{` veo, own +A model`}, nil},
 		"show": {
 			[]string{"show", "wan", "--version", "3"}, `{"model": ` + model + `}`,
 			[]string{`version +3  \(operator, \d+ days ago\)`, `GPU memory +24 GB`, `settings +{"weights": "/w"}`, `fps +24 +Frames per second.`,
-				`drafts +yes, of the parameter steps`},
+				`fallback +veo, own\n`, `drafts +yes, of the parameter steps`},
 			map[string]any{"name": "wan", "version": 3.0},
 		},
 		"show an alias": {

@@ -24,6 +24,11 @@ func TestPoolCommands(t *testing.T) {
 		"yieldingTiers": ["FREE", "BATCH"], "workersPerMachine": 2, "gpusPerWorker": 4, "holdOnFailure": true, "activeHours": "0 2 * * * for 6h", "settings": {}, "paused": false, "state": "CLOSED_BY_HOURS", "warnings": ["There is no source l4."], "desired": 3,
 		"booting": 0, "idle": 1, "busy": 2, "draining": 0, "checkpointPlans": [],
 		"modelLoads": [{"model": "wan", "loadSeconds": 42.1, "fetchSeconds": 180, "fetches": 2, "loads": 9}]}`
+	const engine = `{"url": "http://gpu-1:8188", "kind": "comfyui", "state": "BUSY", "reason": "", "since": "2026-01-31T12:00:00Z", "version": "0.3.75",
+		"gpuName": "L4", "gpuMemoryBytes": "25769803776", "lacks": [{"model": "wan", "missing": "the node X"}], "held": true, "heldBy": "night shift",
+		"worker": {"id": "wrk_1", "status": "DRAINING", "currentJob": {"id": "job_1"}}}`
+	const comfy = `{"id": "pol_2", "name": "comfy", "provider": "engines", "models": [], "followsCatalogue": true, "engineKind": "comfyui", "engines": [` +
+		engine + `, {"url": "http://gpu-2:8188", "kind": "comfyui", "state": "UNREACHABLE", "reason": "connection refused", "since": "2026-01-31T12:00:00Z"}]}`
 	for name, c := range map[string]struct {
 		args  []string
 		data  string
@@ -56,6 +61,28 @@ func TestPoolCommands(t *testing.T) {
 			`added +pool l4-spot`, map[string]any{"dryRun": false, "source": "pools: []"},
 		},
 		"list": {[]string{"list"}, `{"pools": [` + pool + `]}`, `POOL .*\nl4-spot +closed by hours +static +SPOT +L4 +0 +1 +2 +0 +0 to 4`, nil},
+		"add": {
+			[]string{"add", "comfy", "--kind", "videos-api", "--engine", "http://gpu-1:8188", "--engine", "http://gpu-2:8188"},
+			`{"createPool": ` + comfy + `}`, "Added the pool comfy. Now start `reelay agent --pool comfy` on a machine that reaches its engines.",
+			map[string]any{"name": "comfy", "provider": "engines", "engineKind": "videos-api", "models": []string{},
+				"engines": []string{"http://gpu-1:8188", "http://gpu-2:8188"}},
+		},
+		"engines": {[]string{"engines", "comfy"}, `{"pools": [` + comfy + `]}`,
+			`(?s)ENGINE +STATE .*http://gpu-1:8188 +busy, held .*job_1.*http://gpu-2:8188 +unreachable .*connection refused`, nil},
+		"engines as JSON": {[]string{"engines", "comfy", "--json"}, `{"pools": [` + comfy + `]}`,
+			`(?s)"url": "http://gpu-1:8188".*"gpuMemoryBytes": "?25.*"lacks": \[.*"missing": "the node X"`, nil},
+		"show one of engines": {[]string{"show", "comfy"}, `{"pools": [` + comfy + `], "pool": {"scalingHistory": []}}`,
+			`(?s)models +none\n +all of the catalogue whose runtime is the kind.*engines +http://gpu-1:8188  busy, held since .*, renders job_1, held by night shift; lacks wan \(the node X\)\n +http://gpu-2:8188  unreachable since .*: connection refused`, nil},
+		"explain one of engines": {
+			[]string{"explain", "comfy"},
+			`{"pools": [` + comfy + `], "pool": {"explanation": {"at": "2026-01-31T12:00:00Z", "workers": 1, "desired": 2, "boot": 1, "drain": 0, "reason": "Because.", "inputs": {}}}}`,
+			`(?s)comfy has 2 engines\. Workers: 1, one for each engine that is ready or holds a job\.\nBecause\..*\nhttp://gpu-2:8188  unreachable since .*: connection refused`, nil,
+		},
+		"hold-engine": {[]string{"hold-engine", "comfy", "http://gpu-1:8188"}, `{"pools": [` + comfy + `], "holdEngine": ` + engine + `}`,
+			`Held the engine http://gpu-1:8188 of the pool comfy. Its state: busy, held\.`, map[string]any{"pool": "pol_2", "url": "http://gpu-1:8188"}},
+		"resume-engine": {[]string{"resume-engine", "comfy", "http://gpu-1:8188"}, `{"pools": [` + comfy + `], "resumeEngine": ` +
+			strings.Replace(engine, `"held": true`, `"held": false`, 1) + `}`, `Resumed the engine http://gpu-1:8188 of the pool comfy. Its state: busy\.`,
+			map[string]any{"pool": "pol_2"}},
 		"pause": {[]string{"pause", "pol_1"}, `{"pools": [` + pool + `], "pausePool": ` + pool + `}`,
 			`Paused the pool l4-spot: 0 booting, 1 idle, 2 busy, 0 draining`, map[string]any{"id": "pol_1"}},
 		"show a paused one": {
@@ -85,6 +112,20 @@ func TestPoolCommands(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("RefusesWhatIsNoPoolOfEngines", func(t *testing.T) {
+		t.Parallel()
+		url, _ := answering(t, `{"pools": [`+pool+`]}`)
+		for says, args := range map[string][]string{
+			"the pool l4-spot has no engines: its provider is static": {"engines", "l4-spot"},
+			"there is no kind of engine \"ollama\"":                   {"add", "x", "--kind", "ollama", "--engine", "http://gpu-1"},
+			"NAME is missing":                                         {"engines"},
+		} {
+			status, _, errs := call(t, t.Context(), append(append([]string{"pools"}, args...), "--endpoint", url, "--key", "rl_x")...)
+			require.NotZero(t, status)
+			require.Contains(t, errs, says)
+		}
+	})
 
 	t.Run("SaysThatThereIsNoSuchPool", func(t *testing.T) {
 		t.Parallel()

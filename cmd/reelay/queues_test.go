@@ -76,6 +76,11 @@ func TestQueuesCommand(t *testing.T) {
 			[]string{`PRO .* not until resumed `, `FREE .* not until resumed `, `own .* never `, `cold +3 +0 +0 +- +- `, `drill .* 1 min 00 s `},
 			nil,
 		},
+		"jobs that wait for a provider": {
+			[]string{"-o", "wide"}, `{"queues": [{"tier": "PRO", "model": "veo", "depth": 12, "running": 5, "providerWait":
+				{"jobs": 12, "code": "PROVIDER_SLOT", "message": "All 5 slots at Veo are taken.", "change": "Wait."}}]}`,
+			[]string{`FOR A PROVIDER +STATE`, `veo .* 12 +12 wait: All 5 slots at Veo are taken\n`}, nil,
+		},
 		"list as JSON": {[]string{"--json"}, `{"queues": [` + paused + `]}`, []string{`"paused": true`, `"by": "night shift"`,
 			`"reason": "storage is full"`}, nil},
 		"pause": {

@@ -87,6 +87,8 @@ var rows = []row{
 	}},
 	{"Costs", []panel{
 		by("Cost of the fleet per hour", "currencyUSD", "{{pool}}", "max by (pool) (rate(reelay_cost_usd_total[$__rate_interval])) * 3600"),
+		by("Spent today, by provider", "currencyUSD", "{{provider}} {{part}}", "max by (provider, part) (reelay_spent_today_usd)"),
+		by("Charged today, by provider", "currencyUSD", "{{provider}}", "max by (provider) (reelay_charged_today_usd)"),
 		by("Price of the machines now", "currencyUSD", "{{pool}}", "max by (pool) (reelay_pool_cost_usd_per_hour)"),
 		by("Paid workers by what they do", "short", "{{class}}",
 			"sum by (class) (max by (class, pool) (rate(reelay_paid_seconds_total[$__rate_interval])))"),
@@ -95,6 +97,14 @@ var rows = []row{
 		by("Work that is lost", "percentunit", "{{pool}}",
 			"max by (pool) (rate(reelay_wasted_gpu_seconds_total[$__rate_interval])) / (max by (pool) (rate(reelay_gpu_seconds_total[$__rate_interval])) > 0)"),
 		by("GPU hours lost per day", "h", "{{pool}}", "max by (pool) (increase(reelay_wasted_gpu_seconds_total[1d])) / 3600"),
+	}},
+	{"Stores", []panel{
+		by("Calls of the object store", "cps", "{{operation}} {{result}}",
+			"sum by (operation, result) (rate(reelay_object_call_duration_seconds_count[$__rate_interval]))"),
+		by("Duration of the object store's calls, p95", "s", "{{operation}}",
+			"histogram_quantile(0.95, sum by (le, operation) (rate(reelay_object_call_duration_seconds_bucket[$__rate_interval])))"),
+		by("Calls of Redis", "cps", "{{result}}", "sum by (result) (rate(reelay_redis_call_duration_seconds_count[$__rate_interval]))"),
+		quantiles("Duration of Redis' calls", "reelay_redis_call_duration_seconds"),
 	}},
 	{"API and webhooks", []panel{
 		by("Requests", "reqps", "{{route}} {{code}}",

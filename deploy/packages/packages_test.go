@@ -17,7 +17,7 @@ func units(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob("systemd/*.service")
 	require.NoError(t, err)
-	require.Len(t, all, 5)
+	require.Len(t, all, 6)
 	return all
 }
 
@@ -126,6 +126,9 @@ func TestPackages(t *testing.T) {
 		for _, c := range pkg.Contents {
 			if file, ok := strings.CutPrefix(c.Src, "packages/"); ok {
 				own = append(own, file)
+			}
+			if strings.HasPrefix(c.Src, "prometheus/") || strings.HasPrefix(c.Src, "grafana/") {
+				require.FileExists(t, filepath.Join("..", c.Src))
 			}
 		}
 		for _, script := range pkg.Scripts {

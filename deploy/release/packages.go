@@ -44,8 +44,10 @@ func (r *release) writePackages(ctx context.Context) error {
 // fill puts beside the programs of a target what else the packages contain. Policy wants long
 // texts compressed.
 func (r *release) fill(folder string) error {
-	if err := os.CopyFS(filepath.Join(folder, "packages"), os.DirFS(filepath.Join(r.root, packages))); err != nil {
-		return err
+	for name, from := range map[string]string{"packages": packages, "prometheus": "deploy/prometheus", "grafana": "deploy/grafana"} {
+		if err := os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join(r.root, from))); err != nil {
+			return err
+		}
 	}
 	if err := os.CopyFS(filepath.Join(folder, "completions"), os.DirFS(filepath.Join(r.stage, "pages/completions"))); err != nil {
 		return err

@@ -213,7 +213,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 
 	for _, args := range [][]string{{"--minutes", "0"}, {"--minutes", "NaN"}, {"--agents", "1"}, {"--reclaim", "-1"}, {"--workflow", "10001"},
-		{"--bin", "/nowhere"}, {"now"}} {
+		{"--bin", "/nowhere"}, {"--upgrade", "/nowhere"}, {"--upgrade", ".", "--reclaim", "1"}, {"now"}} {
 		_, err := parse(args)
 
 		require.Error(t, err, args)

@@ -32,6 +32,7 @@ type fleet struct {
 type machine struct {
 	instance string
 	group    int
+	release  string // folder of its program
 	child    *localstack.Child
 	instead  time.Time // when the machine ended that it replaces, or zero
 
@@ -67,7 +68,7 @@ func (f *fleet) add(instance string, group int, instead time.Time) error {
 	if err := os.MkdirAll(work, 0o711); err != nil {
 		return err
 	}
-	agent := f.stack.program("reelay-agent")
+	release, agent := f.stack.programs.next("reelay-agent")
 	env := append(plainEnvironment(),
 		"REELAY_API_KEY="+f.stack.enrolment, "REELAY_ENDPOINT="+f.stack.agentsAt[group], "GOGC=50")
 	child, err := localstack.StartChild(localstack.ChildConfig{
@@ -81,7 +82,7 @@ func (f *fleet) add(instance string, group int, instead time.Time) error {
 	if err != nil {
 		return fmt.Errorf("start agent %s: %w", instance, err)
 	}
-	m := &machine{instance: instance, group: group, child: child, instead: instead}
+	m := &machine{instance: instance, group: group, release: release, child: child, instead: instead}
 	f.mu.Lock()
 	f.agents[instance] = m
 	f.mu.Unlock()
@@ -212,6 +213,19 @@ func (f *fleet) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.agents)
+}
+
+// not returns the machines that run now and are not of the release in a folder.
+func (f *fleet) not(release string) map[string]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := map[string]bool{}
+	for _, m := range f.agents {
+		if m.release != release {
+			found[m.instance] = true
+		}
+	}
+	return found
 }
 
 // booted returns the machines that run now and replace those that ended after a moment.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/reelay/reelay/client"
 )
@@ -16,14 +18,24 @@ import (
 type caller struct {
 	endpoint, key string
 	http          *http.Client
+	calls         *calls // counts the calls, if it is not nil
 }
 
 // direct returns a caller that bypasses all faults.
-func (s *stack) direct(key string) caller { return caller{s.directAt, key, http.DefaultClient} }
+func (s *stack) direct(key string) caller { return caller{s.directAt, key, http.DefaultClient, nil} }
 
 // ask sends one operation and decodes its data into out, unless that is nil. Its error is a
 // *client.Error. After UNAVAILABLE, the operation may have been executed or not.
 func (c caller) ask(ctx context.Context, query string, variables map[string]any, out any) error {
+	began := time.Now()
+	err := c.send(ctx, query, variables, out)
+	if c.calls != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		c.calls.add(time.Since(began), err)
+	}
+	return err
+}
+
+func (c caller) send(ctx context.Context, query string, variables map[string]any, out any) error {
 	body, err := json.Marshal(map[string]any{"query": query, "variables": variables})
 	if err != nil {
 		return err

@@ -24,6 +24,8 @@ type load struct {
 	want     atomic.Int64 // jobs to have open
 	brief    bool         // only jobs of seconds
 	long     bool         // only jobs that last for minutes and do not misbehave
+	calm     bool         // no job misbehaves, and no answer is lost
+	calls    *calls       // of all customers
 
 	callers map[*tenant]caller
 	last    map[*tenant]*request // newest of each, that another may depend on
@@ -37,18 +39,21 @@ const (
 	callLimit = 10 * time.Second
 )
 
-func newLoad(s *stack, l *ledger, met *counters, brief bool) *load {
-	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, callers: map[*tenant]caller{},
-		last: map[*tenant]*request{}}
+func newLoad(s *stack, l *ledger, met *counters, brief, calm bool) *load {
+	load := &load{stack: s, ledger: l, counters: met, answers: newCounters(), brief: brief, calm: calm, calls: &calls{},
+		callers: map[*tenant]caller{}, last: map[*tenant]*request{}}
 	share := 0.03
-	if brief {
+	switch {
+	case calm:
+		share = 0
+	case brief:
 		share = 0.1
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
 	customers := &http.Client{Transport: &forgetful{transport, met, share}}
 	for _, t := range s.tenants {
-		load.callers[t] = caller{s.clientsAt, t.key, customers}
+		load.callers[t] = caller{s.clientsAt, t.key, customers, load.calls}
 	}
 	return load
 }
@@ -120,6 +125,10 @@ func (l *load) newRequest(random *rand.Rand) *request {
 	case l.long:
 		r.Steps, r.Millis = reclaimSteps+random.IntN(reclaimSteps/3), int(reclaimStep.Milliseconds())
 		r.Every = reclaimInterval
+	case l.calm:
+		if kind < 0.5 {
+			r.Steps, r.Millis, r.Every = 20+random.IntN(20), 500, 8
+		}
 	case kind < 0.012:
 		r.Misdeed, r.Steps = "crash", 4
 	case kind < 0.016:

@@ -28,6 +28,7 @@ type options struct {
 	JSON    bool
 	Bin     string
 	Beside  string // folder with the programs of another release
+	Upgrade string // folder with the programs of the release before
 	Keep    bool
 	Reclaim int // waves of reclamation instead of faults
 	Nodes   int // of the workflow that runs besides
@@ -95,6 +96,8 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.Bin, "bin", "bin", "folder with reelay and reelay-agent")
 	flags.StringVar(&o.Beside, "beside", "",
 		"folder with reelay and reelay-agent of another release, such as the one before: every other process that starts is one of them")
+	flags.StringVar(&o.Upgrade, "upgrade", "",
+		"folder with reelay and reelay-agent of the release before: instead of faults, upgrade from it under load, stay mixed for --minutes, and roll back")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the folder with all logs and data even if the run passes")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -108,17 +111,21 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("--reclaim is %d: it must be from 0 to 100", o.Reclaim)
 	case o.Nodes < 0 || o.Nodes > maxGraph:
 		return o, fmt.Errorf("--workflow is %d: it must be from 0 to %d", o.Nodes, maxGraph)
+	case o.Upgrade != "" && (o.Beside != "" || o.Reclaim > 0):
+		return o, errors.New("--upgrade excludes --beside and --reclaim: start one run for each")
 	case o.Agents < 2 || o.Agents > 500:
 		return o, fmt.Errorf("--agents is %d: it must be from 2 to 500", o.Agents)
 	}
 	if err := findPrograms(&o.Bin); err != nil {
 		return o, fmt.Errorf("--bin is %s, and %w: run `go tool task build`", o.Bin, err)
 	}
-	if o.Beside == "" {
-		return o, nil
-	}
-	if err := findPrograms(&o.Beside); err != nil {
-		return o, fmt.Errorf("--beside is %s, and %w: build the other release, and name its folder", o.Beside, err)
+	for name, folder := range map[string]*string{"beside": &o.Beside, "upgrade": &o.Upgrade} {
+		if *folder == "" {
+			continue
+		}
+		if err := findPrograms(folder); err != nil {
+			return o, fmt.Errorf("--%s is %s, and %w: build the other release, and name its folder", name, *folder, err)
+		}
 	}
 	return o, nil
 }
@@ -142,6 +149,9 @@ func findPrograms(folder *string) error {
 func (o options) command() string {
 	if o.Reclaim > 0 {
 		return fmt.Sprintf("go tool task chaos -- --seed %d --agents %d --reclaim %d", o.Seed, o.Agents, o.Reclaim)
+	}
+	if o.Upgrade != "" {
+		return fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d --upgrade %s", o.Seed, o.Minutes, o.Agents, o.Upgrade)
 	}
 	command := fmt.Sprintf("go tool task chaos -- --seed %d --minutes %g --agents %d --workflow %d", o.Seed, o.Minutes, o.Agents, o.Nodes)
 	if o.Beside != "" {

@@ -34,8 +34,15 @@ const (
 	metKillRedis   = "kills of Redis"
 	metToxic       = "network toxics"
 
+	metNewServers = "servers replaced"
+	metNewAgents  = "agents replaced"
+	metReads      = "reads"
+	metEvents     = "events read from subscriptions"
+	metReopened   = "subscriptions opened again"
+
 	badKeyReused  = "keys reused for another request, accepted"
 	badStaleWrite = "stale writes accepted"
+	badEventGap   = "events that a subscription missed or repeated"
 )
 
 // must lists what a run of full length must have met.
@@ -48,6 +55,9 @@ var must = []string{
 
 // mustReclaim lists what a run with waves of reclamation must have met.
 var mustReclaim = []string{metMass, metKillAgent, metLost, metReleased, metResumed}
+
+// mustUpgrade lists what an upgrade and its rollback must have met.
+var mustUpgrade = []string{metDeduplicated, metCancelled, metReleased, metResumed, metNewServers, metNewAgents, metReads, metEvents, metReopened}
 
 // mustSoon lists what even a run of seconds must have met.
 var mustSoon = []string{

@@ -120,6 +120,25 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
+// replace stops the process gracefully. It returns when the program that starts next runs instead, or
+// ctx ends.
+func (p *process) replace(ctx context.Context) error {
+	before := p.running()
+	p.signal(syscall.SIGTERM)
+	for ; ctx.Err() == nil; sleep(ctx, 10*time.Millisecond) {
+		if p.running() != before {
+			return nil
+		}
+	}
+	return fmt.Errorf("replace %s: %w", p.name, context.Cause(ctx))
+}
+
+func (p *process) running() child {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.child
+}
+
 // keepDown keeps the process down once it has ended; release lets it start again.
 func (p *process) keepDown() { p.setDown(true) }
 

@@ -21,7 +21,9 @@ type report struct {
 	Answers  map[string]int // errors that customers got, by code
 	*verdict
 	Recoveries []*recovery
-	Waves      []*wave `json:",omitempty"`
+	Waves      []*wave  `json:",omitempty"`
+	Phases     []*phase `json:",omitempty"`
+	Doctor     string   `json:",omitempty"`
 	AgentsDied int
 	Failures   []string // why the run failed; empty if it passed
 }
@@ -86,6 +88,7 @@ func (r *report) print(out io.Writer) {
 
 	r.printRecoveries(out, w, row)
 	r.printWaves(out)
+	r.printPhases(out)
 	for _, table := range []struct {
 		title  string
 		counts map[string]int

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,9 @@ type soak struct {
 	began       time.Time
 	faultsEnded time.Time
 	waves       []*wave
+	phases      []*phase
+	doctor      string // what `reelay doctor` found at the end of an upgrade
+	sick        bool   // whether that is more than advice
 }
 
 // brief reports whether the run is too short to wait until leases expire.
@@ -54,6 +58,8 @@ func (s *soak) must() []string {
 	switch {
 	case s.Reclaim > 0:
 		return mustReclaim
+	case s.Upgrade != "":
+		return mustUpgrade
 	case s.Minutes < 3:
 		return mustSoon
 	}
@@ -82,9 +88,12 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-	if o.Reclaim > 0 {
+	switch {
+	case o.Reclaim > 0:
 		err = s.reclaim(ctx)
-	} else {
+	case o.Upgrade != "":
+		err = s.upgrade(ctx)
+	default:
 		s.trouble(ctx)
 	}
 	if ctx.Err() != nil {
@@ -97,6 +106,9 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if o.Upgrade != "" {
+		s.examine(ctx)
+	}
 	result, err = s.conclude(ctx)
 	if result != nil && !drained {
 		result.Failures = append(result.Failures, "not all jobs ended in time")
@@ -105,7 +117,8 @@ func (o options) soak(ctx context.Context) (_ *report, err error) {
 }
 
 func (s *soak) start(ctx context.Context) (err error) {
-	if s.stack, err = startStack(ctx, s.dir, s.Bin, s.Beside); err != nil {
+	p := &programs{newest: s.Bin, other: cmp.Or(s.Upgrade, s.Beside), upgrade: s.Upgrade != ""}
+	if s.stack, err = startStack(ctx, s.dir, p); err != nil {
 		return err
 	}
 	s.watch = &watcher{stack: s.stack, taken: map[int64]bool{}}
@@ -115,7 +128,7 @@ func (s *soak) start(ctx context.Context) (err error) {
 	s.zombies = &zombies{stack: s.stack, counters: s.met}
 	kinds, _ := s.kinds()
 	s.faults = newFaults(s.stack, s.fleet, s.met, kinds)
-	s.load = newLoad(s.stack, s.ledger, s.met, s.brief())
+	s.load = newLoad(s.stack, s.ledger, s.met, s.brief() && s.Upgrade == "", s.Upgrade != "")
 	s.load.open = func() int { return s.watch.last().Open }
 	if s.Reclaim > 0 { // nothing is lost on the way, and no job may be too many
 		s.load.open = func() int {
@@ -125,7 +138,7 @@ func (s *soak) start(ctx context.Context) (err error) {
 	}
 	s.load.want.Store(int64(max(2, s.Agents*8/10)))
 	s.load.long = s.Reclaim > 0
-	if s.Nodes > 0 && s.Reclaim == 0 {
+	if s.Nodes > 0 && s.Reclaim == 0 && s.Upgrade == "" {
 		s.graph = newGraph(s.Nodes, s.random(4))
 	}
 	return nil
@@ -217,7 +230,7 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 		return nil, err
 	}
 	var recoveries []*recovery
-	if s.Reclaim == 0 { // otherwise the waves have their own
+	if s.Reclaim == 0 && s.Upgrade == "" { // otherwise the waves have their own, or there are no faults
 		if recoveries, err = s.recoveries(ctx); err != nil {
 			return nil, err
 		}
@@ -230,9 +243,12 @@ func (s *soak) conclude(ctx context.Context) (*report, error) {
 	r := &report{
 		Command: s.command(), Seed: s.Seed, Minutes: s.Minutes, Agents: s.Agents, Took: rounded(time.Since(s.began)),
 		Faults: s.faults.total(), Injected: s.faults.injected.copy(), Met: s.met.copy(), Answers: s.load.answers.copy(),
-		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died, Waves: s.waves,
+		verdict: verdict, Recoveries: recoveries, AgentsDied: s.fleet.died, Waves: s.waves, Phases: s.phases, Doctor: s.doctor,
 	}
 	r.judge(s.must())
+	if s.Upgrade != "" {
+		s.judgeUpgrade(r)
+	}
 	r.Failures = append(r.Failures, s.zombies.strange...)
 	return r, s.keepFaultLog()
 }

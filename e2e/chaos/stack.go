@@ -8,16 +8,16 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
-	"github.com/reelay/reelay/migrations"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/postgres"
@@ -32,9 +32,8 @@ const (
 
 // stack is all processes of Reelay and the ways between them.
 type stack struct {
-	dir, bin string
-	beside   string       // folder with the programs of another release, or ""
-	begun    atomic.Int64 // how many programs were started
+	dir      string
+	programs *programs
 	network  *network
 	store    *store
 	db       *bun.DB // the soak's own way to PostgreSQL, past all faults
@@ -56,6 +55,7 @@ type stack struct {
 	operator  string
 	enrolment string
 	requests  *meter // of the requests to all apis
+	balancer  *balancer
 
 	stop context.CancelFunc
 }
@@ -71,9 +71,9 @@ type tenant struct {
 }
 
 // startStack starts everything but agents. It must be closed even after an error.
-func startStack(ctx context.Context, dir, bin, beside string) (*stack, error) {
+func startStack(ctx context.Context, dir string, programs *programs) (*stack, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &stack{dir: dir, bin: bin, beside: beside, network: newNetwork(), requests: newMeter(), stop: cancel}
+	s := &stack{dir: dir, programs: programs, network: newNetwork(), requests: newMeter(), stop: cancel}
 	for _, begin := range []func(context.Context) error{
 		s.startPostgres, s.startRedis, s.startStore, s.prepare, s.startControls, s.startAPIs,
 	} {
@@ -137,10 +137,10 @@ func (s *stack) startStore(context.Context) (err error) {
 // prepare creates tenants of every tier. They have high limits, except one account with the
 // default limits of its tier, so that refusals happen too.
 func (s *stack) prepare(ctx context.Context) error {
-	if _, err := migrations.Run(ctx, s.db); err != nil {
+	if _, err := seal.LoadOrCreate(s.secrets()); err != nil {
 		return err
 	}
-	if _, err := seal.LoadOrCreate(s.secrets()); err != nil {
+	if _, err := s.command(ctx, s.programs.first(), "migrate"); err != nil {
 		return err
 	}
 	keys := &auth.Keys{DB: s.db}
@@ -244,11 +244,10 @@ func (s *stack) startAPIs(ctx context.Context) error {
 		}
 		s.apiAddresses = append(s.apiAddresses, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
-	proxy, err := s.network.forward(s.dialAPI)
+	balancer, err := s.balance()
 	if err != nil {
 		return err
 	}
-	balancer := proxy.Addr()
 	s.directAt = "http://" + balancer
 	for i, address := range s.apiAddresses {
 		links, err := s.network.open(agentsObjects, balancer)
@@ -299,18 +298,43 @@ func (s *stack) dialAPI() (net.Conn, error) {
 	return nil, err
 }
 
-// program returns the path of a program to start: of two releases, by turns.
-func (s *stack) program(name string) string {
-	if s.beside != "" && s.begun.Add(1)%2 == 0 {
-		return filepath.Join(s.beside, name)
+// balance starts the load balancer and returns its address. While processes are killed, it is one
+// that forwards connections; while they are replaced, one that knows which are ready.
+func (s *stack) balance() (string, error) {
+	if !s.programs.upgrade {
+		proxy, err := s.network.forward(s.dialAPI)
+		if err != nil {
+			return "", err
+		}
+		return proxy.Addr(), nil
 	}
-	return filepath.Join(s.bin, name)
+	var err error
+	if s.balancer, err = startBalancer(s.dir, s.apiAddresses); err != nil {
+		return "", err
+	}
+	return s.balancer.address, nil
+}
+
+// command runs a command of the `reelay` in a folder and returns what it printed.
+func (s *stack) command(ctx context.Context, folder string, args ...string) (string, error) {
+	env, err := s.environment(controlPG, controlRedis)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(folder, "reelay"), args...)
+	cmd.Env = env
+	printed, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(printed), fmt.Errorf("reelay %s: %w: %s", strings.Join(args, " "), err, printed)
+	}
+	return string(printed), nil
 }
 
 // run starts one of Reelay's programs.
 func (s *stack) run(name, program string, env []string, args ...string) (*localstack.Child, error) {
+	_, path := s.programs.next(program)
 	return localstack.StartChild(localstack.ChildConfig{
-		Name: name, Path: s.program(program), Args: args, Env: env,
+		Name: name, Path: path, Args: args, Env: env,
 		Log: filepath.Join(s.dir, name+".log"), Grace: 15 * time.Second,
 	})
 }
@@ -332,6 +356,9 @@ func (s *stack) close() {
 	}
 	if s.store != nil {
 		s.store.stop()
+	}
+	if s.balancer != nil {
+		s.balancer.close()
 	}
 	s.network.close()
 }

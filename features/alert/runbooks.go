@@ -39,6 +39,83 @@ var runbooks = map[string]Runbook{
 			"Until then, jobs run on other pools that can run them: raise maxWorkers of one, if there is one.",
 		},
 	},
+	"engines-unreachable": {
+		Meaning: "For more than three minutes, an engine of a pool that is not paused does not answer, answers in another way than its kind, or is driven by no agent. It gets no jobs. Jobs that only such engines can run wait.",
+		Causes: []string{
+			"The engine, or its machine, has stopped or hangs.",
+			"The agent that drives the pool has stopped, or cannot reach the API.",
+			"The address or the kind of the engine is wrong, or its key is.",
+		},
+		Steps: []string{
+			"Pools (/pools): the page of the pool says of each engine what is wrong and since when. So does `reelay pools engines NAME`.",
+			"UNKNOWN: start `reelay agent --pool NAME`, or read its log.",
+			"UNREACHABLE: start the engine, and try its address from the machine of the agent, such as with curl.",
+			"FAILED: the reason says what the engine answered. Compare engineKind and the address with the engine, and its version with docs/operators/engines.md.",
+			"If it will not come back, take it out of the pool (`reelay pools apply`), or pause the pool.",
+		},
+	},
+	"engines-drained": {
+		Meaning: "An engine has been without jobs for half an hour: it still computes what Reelay cancelled or did not start, or an operator holds it.",
+		Causes: []string{
+			"The engine cannot stop a render, and the render is long.",
+			"Somebody else uses the engine.",
+			"An operator held it, and did not resume it.",
+		},
+		Steps: []string{
+			"Pools (/pools): the page of the pool says which engine it is, since when, and who holds it.",
+			"HELD: if the reason is gone, `reelay pools resume-engine NAME URL`.",
+			"DRAINING: look at the queue of the engine itself. Restart it if what it computes is of no use.",
+		},
+	},
+	"providers-failing": {
+		Meaning: "For more than three minutes, the circuit of an account at a hosted provider is open: its calls fail, or the provider refuses the key or says that the account has no money. Jobs wait for it; no attempt counts.",
+		Causes: []string{
+			"The provider has an outage.",
+			"The key expired, was revoked, or was replaced at the provider only.",
+			"The account's money or its quota is used up.",
+		},
+		Steps: []string{
+			"Pools (/pools): the page of the pool says what the provider answered, how often, and when the next call tries. So does `reelay pools provider NAME`.",
+			"A refused key: replace it in the agents' file of secrets (--engine-secrets), which they read again within seconds.",
+			"No money: top up the account at the provider.",
+			"An outage: the provider's own status page. Jobs with a fallback go elsewhere; for others, let another pool serve their model.",
+			"Once the cause is gone, `reelay pools provider NAME --reset` calls again at once; otherwise the circuit tries by itself.",
+		},
+	},
+	"budgets-half": {
+		Meaning: "At least half of the budget of an account is spent in its present day or month. Nothing is refused yet.",
+		Causes:  []string{"The account uses what it may: nothing is wrong.", "It uses more than planned: more jobs, longer videos, or a dearer model."},
+		Steps: []string{"Budgets (/budgets), or `reelay budgets`: whose it is, how much is left, and when it begins anew.",
+			"Costs (/costs), by user and model: what the account spent it on.",
+			"If that is too early for your taste, switch the rule off or raise its threshold: docs/operators/alerts.md."},
+	},
+	"budgets-near": {
+		Meaning: "At least 80 percent of the budget of an account are spent in its present day or month. A hard budget refuses the first submit that would exceed it.",
+		Causes:  []string{"The account uses what it may.", "It uses more than planned: more jobs, longer videos, or a dearer model."},
+		Steps: []string{"Budgets (/budgets), or `reelay budgets`: whose it is, how much is left, and when it begins anew.",
+			"Tell the account, or raise its budget: `reelay budgets set --account NAME --month USD`."},
+	},
+	"budgets-spent": {
+		Meaning: "The budget of an account is spent in its present day or month. A hard one refuses submits with BUDGET_EXCEEDED, and its waiting jobs do not start, or are cancelled. Running jobs finish.",
+		Causes: []string{"The account uses what it may.", "Jobs cost more than they were estimated at: a price was raised, or renders take longer.",
+			"A user or a schedule of the account submits more than planned."},
+		Steps: []string{"Budgets (/budgets), or `reelay budgets`: whose it is, and when it begins anew.",
+			"Costs (/costs), by user and model: what the account spent it on.",
+			"To let it go on: `reelay budgets set --account NAME --month USD` with a higher limit. Its waiting jobs start within seconds."},
+	},
+	"submits-unknown": {
+		Meaning: "A hosted provider did not answer a submit, and cannot say whether it began. Reelay does not submit the job again, since that could pay twice: it waits for a decision, and fails when nobody decides in time.",
+		Causes: []string{
+			"The connection to the provider broke, or an agent was killed, in the moment of a submit.",
+			"The provider answered the submit with an error of its own (status 500 and more).",
+		},
+		Steps: []string{
+			"`reelay jobs list --status SCHEDULED` and the page of the job name the provider and the time of the submit.",
+			"Look at the list of jobs in the provider's own console: is there one of that time with that prompt?",
+			"There is none: `reelay jobs decide ID --pay-again`. There is one: `reelay jobs decide ID --give-up`, or `--pay-again` if a second payment is acceptable.",
+			"To decide once for all, set onUnknownSubmit in the file of REELAY_PROVIDER_LIMITS: docs/operators/provider-limits.md.",
+		},
+	},
 	"queue-depth": {
 		Meaning: "More than 200 jobs wait. That is a burst if the time to empty the queues is short, and a lack of workers if it is not.",
 		Causes:  []string{"A batch was submitted.", "Fewer workers than usual."},

@@ -10,6 +10,13 @@ var says = map[string]string{
 	"pickup-time":      "Free workers take jobs after {value}, p99 (limit {limit}).",
 
 	"machines-not-starting": "Pools whose machines do not start: {value}.",
+	"engines-unreachable":   "Engines that cannot be reached or fail: {value}.",
+	"engines-drained":       "Engines drained or held for half an hour: {value}.",
+	"providers-failing":     "Hosted providers whose circuit is open: {value}.",
+	"budgets-half":          "Budgets of accounts of which half is spent: {value}.",
+	"budgets-near":          "Budgets of accounts of which 80 percent are spent: {value}.",
+	"budgets-spent":         "Budgets of accounts that are spent: {value}.",
+	"submits-unknown":       "Paid submits that were not answered, and wait for a decision: {value}.",
 	"preemptions":           "{value} of attempts were preempted in the last hour (limit {limit}).",
 	"lease-expirations":     "Leases expire at {value} (limit {limit}).",
 	"checkpoint-time":       "Checkpoints take {value}, p95 (limit {limit}).",

@@ -9,8 +9,11 @@ import (
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/cron"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/budgets"
+	"github.com/shopspring/decimal"
 	"github.com/uptrace/bun"
 )
 
@@ -36,6 +39,10 @@ type AccountInput struct {
 	// DraftsKeptHours is how long drafts are kept that complete from now on: 1 to 2,160 hours.
 	// Only an ADMIN may set it.
 	DraftsKeptHours *int
+	// TimeZone is the IANA name of the zone in which its days and months begin.
+	TimeZone *string
+	// MonthlyBudgetUSD is its hard budget for a month, as of budget.Budgets.
+	MonthlyBudgetUSD *decimal.Decimal
 }
 
 // maxLimit bounds each limit of an account.
@@ -111,6 +118,9 @@ func (a *Accounts) Create(ctx context.Context, p jobs.Principal, in AccountInput
 			account = found[0]
 			return nil
 		}
+		if err := in.spend(ctx, tx, account); err != nil {
+			return err
+		}
 		return p.Audit(ctx, tx, "createAccount", string(account.ID), jobs.Payload{"after": limitsOf(account)})
 	})
 	if err != nil {
@@ -138,8 +148,21 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 	var stands *models.FlowState
 	err := jobs.InTx(ctx, a.DB, func(ctx context.Context, tx bun.Tx) error {
 		var err error
+		if in.TimeZone != nil || in.MonthlyBudgetUSD != nil { // what it has spent is counted anew
+			if in.MonthlyBudgetUSD != nil {
+				if err := budgets.Begin(ctx, tx, id); err != nil {
+					return err
+				}
+			}
+			if err := models.LockSubmits(ctx, tx, id); err != nil {
+				return err
+			}
+		}
 		if account, err = models.LockAccount(ctx, tx, id); err != nil {
 			return apierror.OrNotFound(err, "account")
+		}
+		if !account.ClosedAt.IsZero() {
+			return apierror.ErrAccountClosed
 		}
 		before := limitsOf(account)
 		in.apply(account)
@@ -148,8 +171,14 @@ func (a *Accounts) Update(ctx context.Context, p jobs.Principal, id models.Accou
 			return err
 		}
 		account.Version = counted.Version
+		if err := in.spend(ctx, tx, account); err != nil {
+			return err
+		}
 		stands = change.FlowState(id, counted)
 		before, after := difference(before, limitsOf(account))
+		if in.MonthlyBudgetUSD != nil {
+			after["monthlyBudgetUsd"] = in.MonthlyBudgetUSD.String()
+		}
 		return p.Audit(ctx, tx, "updateAccount", string(id), jobs.Payload{"name": account.Name, "before": before, "after": after})
 	})
 	if err != nil {
@@ -182,6 +211,16 @@ func (in *AccountInput) validate(p jobs.Principal) error {
 	if in.Weight != nil && (!(*in.Weight >= 0.01) || *in.Weight > 100) {
 		return apierror.Invalid("weight", "weight must be from 0.01 to 100; it is %g.", *in.Weight)
 	}
+	if in.TimeZone != nil {
+		if err := cron.CheckZone("timeZone", *in.TimeZone); err != nil {
+			return err
+		}
+	}
+	if in.MonthlyBudgetUSD != nil {
+		if err := jobs.CheckBudgetLimit("monthlyBudgetUsd", *in.MonthlyBudgetUSD); err != nil {
+			return err
+		}
+	}
 	for _, limit := range []struct {
 		name  string
 		value *int
@@ -213,6 +252,22 @@ func (in *AccountInput) apply(a *models.Account) {
 	set(&a.SubmitsPerMinute, in.SubmitsPerMinute)
 	set(&a.DraftsKeptHours, in.DraftsKeptHours)
 	set(&a.Weight, in.Weight)
+	set(&a.TimeZone, in.TimeZone)
+}
+
+// spend sets the monthly budget, and counts anew what an account with budgets has spent if its months begin at other
+// times now. A budget that it has keeps what it does at its limit.
+func (in *AccountInput) spend(ctx context.Context, tx bun.Tx, account *models.Account) error {
+	if in.MonthlyBudgetUSD != nil {
+		return budgets.PutMonthly(ctx, tx, account.ID, *in.MonthlyBudgetUSD)
+	}
+	if in.TimeZone == nil || !account.Budgeted {
+		return nil
+	}
+	if err := budgets.Recount(ctx, tx, account.ID); err != nil {
+		return err
+	}
+	return budgets.Reconsider(ctx, tx, account.ID)
 }
 
 func set[T any](value *T, wanted *T) {
@@ -225,7 +280,7 @@ func set[T any](value *T, wanted *T) {
 func limitsOf(a *models.Account) jobs.Payload {
 	return jobs.Payload{
 		"name": a.Name, "tier": a.Tier, "maxQueued": a.MaxQueued, "maxRunning": a.MaxRunning, "submitsPerMinute": a.SubmitsPerMinute,
-		"draftsKeptHours": a.DraftsKeptHours, "weight": a.Weight,
+		"draftsKeptHours": a.DraftsKeptHours, "weight": a.Weight, "timeZone": a.TimeZone,
 	}
 }
 

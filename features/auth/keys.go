@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/erasure"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
 )
@@ -55,7 +56,7 @@ func (k *Keys) Authenticate(ctx context.Context, secret string) (jobs.Principal,
 	case secrets.KeyPrefix:
 		key, err := access.FindAPIKey(ctx, k.DB, hash)
 		if err != nil {
-			return jobs.Principal{}, apierror.Wrap(orUnauthenticated(err), "look up the key")
+			return jobs.Principal{}, apierror.Wrap(k.unknown(ctx, hash, err), "look up the key")
 		}
 		if secrets.SameHash(key.Hash, hash) {
 			return jobs.PrincipalOf(key), nil
@@ -91,6 +92,18 @@ func (k *Keys) lookUpTokens(ctx context.Context, all []*token) error {
 		}
 	}
 	return nil
+}
+
+// unknown returns why no valid key has the hash.
+func (k *Keys) unknown(ctx context.Context, hash []byte, err error) error {
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	closed, err := erasure.IsClosed(ctx, k.DB, hash)
+	if err == nil && closed {
+		return apierror.ErrKeyClosed
+	}
+	return cmp.Or(err, error(apierror.ErrUnauthenticated))
 }
 
 func orUnauthenticated(err error) error {
@@ -188,11 +201,21 @@ func (in *NewKey) validate(ctx context.Context, tx bun.Tx) error {
 	if !in.AccountID.Valid() {
 		return apierror.NotFound("account")
 	}
-	accounts, err := models.GetAccounts(ctx, tx, []models.AccountID{in.AccountID})
-	if err == nil && len(accounts) == 0 {
+	return openAccount(ctx, tx, in.AccountID)
+}
+
+// openAccount returns NOT_FOUND for an unknown account, and FORBIDDEN for one that is being deleted.
+func openAccount(ctx context.Context, tx bun.Tx, id models.AccountID) error {
+	accounts, err := models.GetAccounts(ctx, tx, []models.AccountID{id})
+	switch {
+	case err != nil:
+		return err
+	case len(accounts) == 0:
 		return apierror.NotFound("account")
+	case !accounts[0].ClosedAt.IsZero():
+		return apierror.ErrAccountClosed
 	}
-	return err
+	return nil
 }
 
 func validName(name string) error {

@@ -143,8 +143,8 @@ func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember
 	if !in.AccountID.Valid() {
 		return nil, apierror.NotFound("account")
 	}
-	if accounts, err := models.GetAccounts(ctx, tx, []models.AccountID{in.AccountID}); err != nil || len(accounts) == 0 {
-		return nil, orNoAccount(err)
+	if err := openAccount(ctx, tx, in.AccountID); err != nil {
+		return nil, err
 	}
 	_, hash := secrets.NewToken() // nobody holds the secret
 	inserted, err := access.InsertMember(ctx, tx, member, models.NewKeyID(), hash)
@@ -155,13 +155,6 @@ func insertMember(ctx context.Context, tx bun.Tx, p jobs.Principal, in NewMember
 		return nil, apierror.Conflict("A member with the e-mail address %s already exists.", member.Email)
 	}
 	return member, p.Audit(ctx, tx, "createMember", string(member.ID), memberPayload(member))
-}
-
-func orNoAccount(err error) error {
-	if err != nil {
-		return err
-	}
-	return apierror.NotFound("account")
 }
 
 func memberPayload(member *access.Member) jobs.Payload {

@@ -63,6 +63,25 @@ var invariantChecks = []invariantCheck{
 		"Nobody knows what those workers did, or what it cost.",
 		report,
 	}, {
+		"ledger",
+		"The ledger has one entry for each attempt that has ended, with its useful and wasted time, and the fee of each video of a provider.",
+		"Attempts or fees of these jobs are missing in the ledger, or it has another time for them.",
+		"What they cost is missing in reports and budgets, or counts twice.",
+		report,
+	}, {
+		"purse",
+		"Of the budgets of an account is reserved what its jobs that have not ended are estimated to cost.",
+		"The budgets of the accounts of these jobs reserve another amount.",
+		"Submits of these accounts are refused too soon, or too late.",
+		"Set one of the budgets again, with the same limit: that counts anew. And: " + report,
+	}, {
+		"machine-time",
+		"The paid time of a machine is the sum of its parts: booting, loading, idle, useful, wasted and ending.",
+		"The workers of these machines, or their attempts, lasted longer than what was paid for.",
+		"Idle or ending time would be less than nothing, so the costs of the machines and of the jobs on them do not add up.",
+		"Set workersPerMachine of the pool to how many workers run on a machine. If it is right, compare the machine's times " +
+			"(`reelay machines --instance NAME`) with the provider's bill: `reelay costs reconcile`. " + report,
+	}, {
 		"stale-write",
 		"After an attempt starts, older attempts of the job write nothing.",
 		"An older attempt of these jobs wrote after a newer one started.",
@@ -112,7 +131,7 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		"one-success",
-		"A COMPLETED job has one successful attempt in its run, the last. Any other job has none.",
+		"A COMPLETED job has one successful attempt in its run, the last. Any other job has none, and so has a job with the result of another one.",
 		"These jobs do not.",
 		"The job was done twice, or not at all.",
 		report,
@@ -130,7 +149,7 @@ var invariantChecks = []invariantCheck{
 		report,
 	}, {
 		"result-pointer",
-		"A video belongs to a COMPLETED job and comes from the attempt that succeeded.",
+		"A video belongs to a COMPLETED job and comes from the attempt that succeeded, or from the job whose result this one has.",
 		"The videos of these jobs do not.",
 		"The client may see the video of another job, or of a worker that had lost this one.",
 		report,

@@ -119,6 +119,20 @@ func TestExamine(t *testing.T) {
 			},
 			id: func(w *ward) string { return string(w.idle.WorkerID) },
 		},
+		"machine-time": { // two workers on a machine of one
+			harm: func(*ward) (string, []any) {
+				return `WITH pool AS (
+						INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, paused_at)
+						VALUES (gen_random_uuid(), 'small', 'cloud', 'r', 'g', 'SPOT', '{}', 0, 1, now()) RETURNING id),
+					machine AS (
+						INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at, gone_at, billed_until)
+						SELECT id, 'cloud', 'vm-1', 1, begun, begun, now(), now() FROM pool, (SELECT now() - interval '1 hour' AS begun) b RETURNING created_at)
+					INSERT INTO workers (id, provider, provider_instance_id, slot, region, gpu_type, capacity_class, models, status, created_at, registered_at, ended_at)
+					SELECT gen_random_uuid(), 'cloud', 'vm-1', slot, 'r', 'g', 'SPOT', '{}', 'TERMINATED', created_at, created_at, now()
+					FROM machine, generate_series(0, 1) slot`, nil
+			},
+			id: func(*ward) string { return "vm-1" },
+		},
 		"attempt-overlap": {
 			harm: func(w *ward) (string, []any) {
 				return "UPDATE job_attempts SET ended_at = clock_timestamp() + interval '1 hour' WHERE job_id = ? AND attempt_no = 1", []any{w.lost}
@@ -434,6 +448,12 @@ func TestExamine(t *testing.T) {
 		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
 		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",
 		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
+		"engines": `WITH p AS (INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, engine_kind, engines)
+			VALUES (gen_random_uuid(), 'comfy', 'engines', 'local', 'engine', 'ON_DEMAND', '{}', 0, 1, 'comfyui', '{http://gpu-1}') RETURNING id)
+			INSERT INTO engines (url, instance, pool_id, state, reported_at, since) SELECT 'http://gpu-1', 'gpu-1:80', id, 'UNREACHABLE', now(), now() - interval '4 minutes' FROM p`,
+		"drained-engines": `WITH p AS (INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, engine_kind, engines)
+			VALUES (gen_random_uuid(), 'comfy', 'engines', 'local', 'engine', 'ON_DEMAND', '{}', 0, 1, 'comfyui', '{http://gpu-1}') RETURNING id)
+			INSERT INTO engines (url, instance, pool_id, state, reported_at, since, held_at) SELECT 'http://gpu-1', 'gpu-1:80', id, 'READY', now(), now() - interval '4 minutes', now() - interval '31 minutes' FROM p`,
 		"event-partitions": "DO $$ BEGIN EXECUTE 'DROP TABLE job_events_' || to_char((now() AT TIME ZONE 'UTC') + interval '1 month', 'YYYY_MM'); END $$",
 		"indexes":          "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'jobs_by_kind'::regclass",
 		"schema":           "INSERT INTO bun_migrations (id, name, group_id) VALUES (1000000, '29990101000000', 9)",

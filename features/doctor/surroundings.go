@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -47,7 +48,17 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(ways(s, away, halts), boots(broken, s.Now)), settings(s, drift(s.Now, before, after))...), nil
+	troubled, err := capacity.ListTroubledEngines(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := capacity.ListProviderUse(ctx, d.DB, nil)
+	if err != nil {
+		return nil, err
+	}
+	work := append(append(ways(s, away, halts), boots(broken, s.Now)), engines(troubled, s.Now)...)
+	work = append(work, providers(accounts)...)
+	return append(work, settings(s, drift(s.Now, before, after))...), nil
 }
 
 // drift is how far this machine's clock is from PostgreSQL's at least, whose time
@@ -88,6 +99,55 @@ func boots(broken []capacity.NotBootingPool, now time.Time) Finding {
 		when(len(all) > 0, "%s.", strings.Join(all, ". ")),
 		"The scaler starts one machine at a time, with pauses of up to an hour. Jobs that only these pools can run wait.",
 		"Correct the cause, then run `reelay pools resume NAME`: docs/operators/runbooks.md#machines-not-starting.")
+}
+
+// listedEngines is how many engines a finding describes.
+const listedEngines = 5
+
+// engines is whether the engines of pools work.
+func engines(troubled []*capacity.Engine, now time.Time) []Finding {
+	words := func(down bool) string {
+		of := lo.Filter(troubled, func(e *capacity.Engine, _ int) bool { return e.State.Down() == down })
+		var all []string
+		for _, e := range of[:min(len(of), listedEngines)] {
+			all = append(all, strings.TrimSuffix(fmt.Sprintf("%s of the pool %s is %s %s: %s", e.URL, e.Pool, strings.ToLower(string(e.State)),
+				text.Since(e.Since, now), cmp.Or(text.Printable(e.Reason), "it gives no reason")), "."))
+		}
+		if more := len(of) - len(all); more > 0 {
+			all = append(all, fmt.Sprintf("and %d more", more))
+		}
+		return when(len(all) > 0, "%s.", strings.Join(all, ". "))
+	}
+	return []Finding{
+		Advise("engines", "The engines of all pools answer, and agents drive them.", words(true),
+			"They get no jobs. Jobs that only they can run wait.",
+			"Start the engines, and `reelay agent --pool NAME`: docs/operators/runbooks.md#engines-unreachable."),
+		Advise("drained-engines", "No engine is drained or held for long.", words(false),
+			"They get no jobs.",
+			"Run `reelay pools resume-engine NAME URL` if an operator's hold is over: docs/operators/runbooks.md#engines-drained."),
+	}
+}
+
+// providers is how the accounts at hosted providers are.
+func providers(accounts []*capacity.ProviderUse) []Finding {
+	var away, unknown []string
+	for _, u := range accounts {
+		if state := u.State(); state == capacity.ProviderOpen || state == capacity.ProviderTrying {
+			away = append(away, fmt.Sprintf("The pool %s: %s", u.Pool, strings.TrimSuffix(text.Printable(u.Why()), ".")))
+		}
+		if u.Unknown > 0 {
+			unknown = append(unknown, fmt.Sprintf("%s of the pool %s", text.Count(u.Unknown, "job"), u.Pool))
+		}
+	}
+	return []Finding{
+		Advise("hosted-providers", "The hosted providers of all pools answer as they should.",
+			when(len(away) > 0, "%s.", strings.Join(away, ". ")),
+			"Jobs that only they can run wait.",
+			"Replace a refused key in the agents' file of secrets, top up the account, or wait: docs/operators/runbooks.md#providers-failing."),
+		Advise("unknown-submits", "Each paid submit was answered.", when(len(unknown) > 0, "Not answered: %s.", strings.Join(unknown, ", ")),
+			"These jobs wait for a decision, and fail without one.",
+			"Run `reelay jobs decide ID --pay-again` or `--give-up`: docs/operators/runbooks.md#submits-unknown."),
+	}
 }
 
 // ways is how the work goes.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -15,6 +16,10 @@ import (
 
 // Static is the provider of machines that come by themselves.
 const Static = "static"
+
+// Scaled reports whether the scaler boots the workers of a provider. Those of the others come by
+// themselves: agents that somebody starts, and the engines that agents drive.
+func Scaled(provider string) bool { return provider != Static && provider != engine.Provider }
 
 // Explanation is what the scaler would do with a pool now, and why. Explaining changes nothing.
 type Explanation struct {
@@ -36,8 +41,8 @@ type Explanation struct {
 	Demand                                    Demand
 }
 
-// Explain returns what the scaler would do with a pool now. For a pool of the provider static it
-// returns how many machines somebody else should start.
+// Explain returns what the scaler would do with a pool now. For a pool that is not [Scaled] it
+// returns how many workers it should have.
 func (s *Pools) Explain(ctx context.Context, p jobs.Principal, id models.PoolID) (*Explanation, error) {
 	if err := p.RequireViewer(); err != nil {
 		return nil, err
@@ -76,13 +81,13 @@ func (s *Pools) explain(ctx context.Context, match func(*capacity.Pool) bool) (*
 	}
 	var scaled []*capacity.Pool
 	for _, p := range state.pools {
-		if p.pool.Provider != Static || match(p.pool) {
+		if Scaled(p.pool.Provider) || match(p.pool) {
 			scaled = append(scaled, p.pool)
 		}
 	}
 	state.freeze(scaled)
 	for i, p := range state.pools {
-		if p.frozen == "" && p.pool.Provider != Static && p.pool.ProviderProblem != "" {
+		if p.frozen == "" && Scaled(p.pool.Provider) && p.pool.ProviderProblem != "" {
 			state.pools[i].frozen = "nothing is changed, because its provider fails: " + p.pool.ProviderProblem
 		}
 	}

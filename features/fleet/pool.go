@@ -78,10 +78,14 @@ func (s *Pools) Create(ctx context.Context, p jobs.Principal, spec capacity.Pool
 		return nil, err
 	}
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		if err := lockModels(ctx, tx, spec.Models); err != nil {
+		if err := lockModels(ctx, tx, &pool.PoolSpec); err != nil {
 			return err
 		}
-		return s.insert(ctx, tx, p, "createPool", pool)
+		if err := s.insert(ctx, tx, p, "createPool", pool); err != nil {
+			return err
+		}
+		_, err := settle(ctx, tx, pool)
+		return err
 	})
 	return pool, apierror.Wrap(err, "create the pool %s", spec.Name)
 }
@@ -94,12 +98,12 @@ func (s *Pools) insert(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	if err != nil {
 		return err
 	}
-	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"after": pool.PoolSpec})
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"after": pool.Written()})
 }
 
 // Update replaces an operator's settings of a pool. Running workers stay as they are; the scaler
 // adjusts their number. The name cannot change. The provider cannot change while the pool has
-// workers: CONFLICT.
+// workers, nor can the kind of its engines: CONFLICT.
 func (s *Pools) Update(ctx context.Context, p jobs.Principal, id models.PoolID, spec capacity.PoolSpec) (*capacity.Pool, error) {
 	return s.replace(ctx, p, id, spec, func(*capacity.Pool) error { return nil })
 }
@@ -124,14 +128,14 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 		return nil, err
 	}
 	var changed []models.WorkerID
-	pool, err := s.changeTo(ctx, p, id, spec.Models, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) (err error) {
+	pool, err := s.changeTo(ctx, p, id, &wanted.PoolSpec, func(ctx context.Context, tx bun.Tx, pool *capacity.Pool) (err error) {
 		if err := may(pool); err != nil {
 			return err
 		}
 		if err := s.update(ctx, tx, p, "updatePool", pool, wanted.PoolSpec); err != nil {
 			return err
 		}
-		changed, err = capacity.CopyToWorkers(ctx, tx, []models.PoolID{id})
+		changed, err = settle(ctx, tx, pool)
 		return err
 	})
 	if err != nil {
@@ -139,6 +143,22 @@ func (s *Pools) replace(ctx context.Context, p jobs.Principal, id models.PoolID,
 	}
 	s.notifyWorkers(ctx, changed)
 	return pool, nil
+}
+
+// settle writes what follows from the specs of pools that were written: the rows of their engines, and
+// what their workers serve. It returns the workers that it changed. It returns CONFLICT if another
+// pool has an engine of theirs.
+func settle(ctx context.Context, tx bun.Tx, pools ...*capacity.Pool) ([]models.WorkerID, error) {
+	drained, taken, err := capacity.WriteEngines(ctx, tx, pools)
+	if err != nil {
+		return nil, fmt.Errorf("write the engines: %w", err)
+	}
+	if taken != nil {
+		return nil, apierror.Conflict("The pool %s has the engine %s already, or one of the same host, port and path: an engine is in one pool.",
+			taken.Pool, taken.URL)
+	}
+	changed, err := capacity.CopyToWorkers(ctx, tx, lo.Map(pools, func(p *capacity.Pool, _ int) models.PoolID { return p.ID }))
+	return append(changed, drained...), err
 }
 
 // notifyWorkers notifies workers that their pool has changed.
@@ -152,13 +172,13 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	if spec.Name != pool.Name {
 		return apierror.Invalid("name", "The name of a pool is fixed: it is %s. Create another pool, and delete this one.", pool.Name)
 	}
-	if spec.Provider != pool.Provider {
+	if spec.Provider != pool.Provider || spec.EngineKind != pool.EngineKind {
 		workers, err := capacity.ListPoolWorkers(ctx, tx, []models.PoolID{pool.ID})
 		if err != nil {
 			return err
 		}
 		if len(workers) > 0 {
-			return apierror.Conflict("The provider of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name,
+			return apierror.Conflict("The provider and the engineKind of the pool %s can change when it has no workers; it has %d. Pause it first.", pool.Name,
 				len(workers))
 		}
 	}
@@ -170,12 +190,31 @@ func (s *Pools) update(ctx context.Context, tx bun.Tx, p jobs.Principal, action 
 	if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 		return err
 	}
-	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before, "after": pool.PoolSpec})
+	return p.Audit(ctx, tx, action, string(pool.ID), jobs.Payload{"before": before.Written(), "after": pool.Written()})
 }
 
-// lockModels prevents models from being removed until their pool is written. It returns
-// INVALID_INPUT for one that was just removed.
-func lockModels(ctx context.Context, tx bun.Tx, names []string) error {
+// lockModels prevents models from being removed until the pools are written with these specs, and
+// gives those that follow the catalogue its models. It returns INVALID_INPUT for a model that was just
+// removed.
+func lockModels(ctx context.Context, tx bun.Tx, specs ...*capacity.PoolSpec) error {
+	var names []string
+	for _, spec := range specs {
+		if !spec.FollowsCatalogue {
+			names = append(names, spec.Models...)
+			continue
+		}
+		if err := capacity.KeepCatalogue(ctx, tx); err != nil {
+			return fmt.Errorf("lock the catalogue: %w", err)
+		}
+		found, err := capacity.RuntimeModels(ctx, tx, spec.EngineKind)
+		if err != nil {
+			return fmt.Errorf("read the models of %s: %w", spec.EngineKind, err)
+		}
+		spec.Models = found
+	}
+	if len(names) == 0 {
+		return nil
+	}
 	removed, err := capacity.LockModels(ctx, tx, lo.Uniq(names))
 	if err == nil && len(removed) > 0 {
 		err = apierror.Invalid("models", "The model %s was removed from the catalogue: leave it out, or restore it.", removed[0])
@@ -189,9 +228,9 @@ func (s *Pools) change(ctx context.Context, p jobs.Principal, id models.PoolID,
 	return s.changeTo(ctx, p, id, nil, do)
 }
 
-// changeTo is change for a pool that will run these models.
+// changeTo is change for a pool that will have this spec, if it is not nil.
 func (s *Pools) changeTo(
-	ctx context.Context, p jobs.Principal, id models.PoolID, names []string, do func(context.Context, bun.Tx, *capacity.Pool) error,
+	ctx context.Context, p jobs.Principal, id models.PoolID, spec *capacity.PoolSpec, do func(context.Context, bun.Tx, *capacity.Pool) error,
 ) (pool *capacity.Pool, err error) {
 	if err := p.RequireOperator(); err != nil {
 		return nil, err
@@ -200,10 +239,12 @@ func (s *Pools) changeTo(
 		return nil, apierror.NotFound("pool")
 	}
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		err := lockModels(ctx, tx, names)
-		if err != nil {
-			return err
+		if spec != nil {
+			if err := lockModels(ctx, tx, spec); err != nil {
+				return err
+			}
 		}
+		var err error
 		if pool, err = capacity.LockPool(ctx, tx, id, capacity.PoolsToWrite); err != nil {
 			return apierror.OrNotFound(err, "pool")
 		}
@@ -275,7 +316,10 @@ func (s *Pools) Delete(ctx context.Context, p jobs.Principal, id models.PoolID) 
 		if err := capacity.UpdatePool(ctx, tx, pool); err != nil {
 			return err
 		}
-		return p.Audit(ctx, tx, "deletePool", string(id), jobs.Payload{"before": pool.PoolSpec})
+		if _, err := settle(ctx, tx, pool); err != nil {
+			return err
+		}
+		return p.Audit(ctx, tx, "deletePool", string(id), jobs.Payload{"before": pool.Written()})
 	})
 	return err
 }
@@ -307,7 +351,7 @@ func (s *Pools) check(pool *capacity.Pool) error {
 			strings.Join(s.Providers(), ", "))
 	case spec.CapacityClass != models.CapacitySpot && spec.CapacityClass != models.CapacityOnDemand:
 		return apierror.Invalid("capacityClass", "capacityClass must be SPOT or ON_DEMAND.")
-	case len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels:
+	case !spec.FollowsCatalogue && (len(spec.Models) == 0 || len(spec.Models) > catalogue.MaxWorkerModels):
 		return apierror.Invalid("models", "A pool runs 1 to %d models.", catalogue.MaxWorkerModels)
 	case len(spec.Settings) > maxSettings:
 		return apierror.Invalid("settings", "settings may have %d bytes.", maxSettings)
@@ -321,6 +365,9 @@ func (s *Pools) check(pool *capacity.Pool) error {
 	if err := checkTexts(spec); err != nil {
 		return err
 	}
+	if err := checkEngines(&pool.PoolSpec); err != nil {
+		return err
+	}
 	if err := checkNumbers(spec); err != nil {
 		return err
 	}
@@ -329,8 +376,10 @@ func (s *Pools) check(pool *capacity.Pool) error {
 			return apierror.Invalid("activeHours", "activeHours: %s.", text.Clip(text.Printable(err.Error()), lease.MaxMessageBytes))
 		}
 	}
-	if err := s.Catalogue.Current().Known("models", spec.Models); err != nil {
-		return err
+	if !spec.FollowsCatalogue {
+		if err := s.Catalogue.Current().Known("models", spec.Models); err != nil {
+			return err
+		}
 	}
 	if check == nil {
 		return nil

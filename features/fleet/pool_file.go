@@ -69,11 +69,8 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 	var changes []*PoolChange
 	var changed []models.WorkerID
 	err = jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		var names []string
-		for _, spec := range wanted {
-			names = append(names, spec.Models...)
-		}
-		if err := lockModels(ctx, tx, names); err != nil {
+		specs := lo.Map(wanted, func(_ capacity.PoolSpec, i int) *capacity.PoolSpec { return &wanted[i] })
+		if err := lockModels(ctx, tx, specs...); err != nil {
 			return err
 		}
 		pools, err := capacity.ListPools(ctx, tx, lo.Ternary(f.DryRun, capacity.NoPoolLock, capacity.PoolsToWrite))
@@ -89,14 +86,12 @@ func (s *Pools) Apply(ctx context.Context, p jobs.Principal, f PoolFile) ([]*Poo
 		if f.DryRun {
 			return nil
 		}
-		var ids []models.PoolID
 		for _, c := range changes {
 			if err := s.write(ctx, tx, p, c); err != nil {
 				return err
 			}
-			ids = append(ids, c.pool.ID)
 		}
-		changed, err = capacity.CopyToWorkers(ctx, tx, ids)
+		changed, err = settle(ctx, tx, lo.Map(changes, func(c *PoolChange, _ int) *capacity.Pool { return c.pool })...)
 		return err
 	})
 	if err != nil {
@@ -134,10 +129,12 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]capacity.PoolS
 		if slices.ContainsFunc(specs, func(other capacity.PoolSpec) bool { return other.Name == spec.Name }) {
 			file.Problem(place+".name", "the file has two pools with the name %s", text.Clip(spec.Name, 64))
 		}
-		if !file.Given(place + ".maxWorkers") { // 0 would drain a pool that has workers
+		if !spec.HasEngines() && !file.Given(place+".maxWorkers") { // 0 would drain a pool that has workers
 			file.Problem(place, "maxWorkers is missing: write how many workers the pool may have, 0 for none")
 		}
-		err := s.check(&capacity.Pool{PoolSpec: spec})
+		checked := &capacity.Pool{PoolSpec: spec}
+		err := s.check(checked)
+		spec = checked.PoolSpec // with the addresses in their one form
 		if err == nil {
 			err = s.checkAccounts(ctx, spec.Accounts)
 		}
@@ -157,9 +154,6 @@ func (s *Pools) read(ctx context.Context, name, source string) ([]capacity.PoolS
 func (f filePool) spec() capacity.PoolSpec {
 	spec := f.PoolSpec
 	spec.Settings = json.RawMessage(f.Settings)
-	if spec.CapacityClass == "" {
-		spec.CapacityClass = models.CapacitySpot
-	}
 	spec.Fill()
 	return spec
 }
@@ -179,6 +173,6 @@ func compare(pools []*capacity.Pool, spec capacity.PoolSpec) *PoolChange {
 }
 
 func inJSON(spec capacity.PoolSpec) json.RawMessage {
-	data, _ := json.Marshal(spec) // the settings are valid JSON, and the numbers finite
+	data, _ := json.Marshal(spec.Written()) // the settings are valid JSON, and the numbers finite
 	return data
 }

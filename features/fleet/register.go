@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/secrets"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
@@ -78,6 +79,9 @@ func (r *Registrar) Register(ctx context.Context, p jobs.Principal, in Registrat
 			in.PoolID = pool.ID
 		}
 		if err := admit(ctx, tx, p.Machine, pool, &in); err != nil {
+			return err
+		}
+		if err := drives(ctx, tx, pool, &in); err != nil {
 			return err
 		}
 		booted, requeued, err := r.replace(ctx, tx, p, in)
@@ -234,7 +238,7 @@ func (r *Registrar) validate(in *Registration) error {
 		return apierror.Invalid("gpuCount", "gpuCount must be from 1 to %d.", lease.MaxGPUs)
 	case in.GPUMemoryBytes != nil && *in.GPUMemoryBytes < 0:
 		return apierror.Invalid("gpuMemoryBytes", "gpuMemoryBytes must be 0 or more.")
-	case len(in.Models) == 0:
+	case len(in.Models) == 0 && in.Provider != engine.Provider:
 		return apierror.Invalid("models", "A worker runs 1 to %d models.", catalogue.MaxWorkerModels)
 	}
 	if err := cmp.Or(catalogue.ValidNames("models", in.Models), catalogue.ValidNames("warmModels", in.WarmModels)); err != nil {
@@ -302,13 +306,8 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, er
 		return nil, nil
 	}
 	if !id.Valid() {
-		name := string(id)
 		var err error
-		if id, err = capacity.FindPoolID(ctx, tx, name); errors.Is(err, sql.ErrNoRows) {
-			return nil, apierror.Later(apierror.CodeUnavailable, newPoolRetry,
-				"There is no pool %s: create it (reelay pools apply), or correct the agent's --pool.", name).In("poolId")
-		}
-		if err != nil {
+		if id, err = findPool(ctx, tx, string(id), "poolId"); err != nil {
 			return nil, err
 		}
 	}
@@ -332,6 +331,16 @@ func enter(ctx context.Context, tx bun.Tx, id models.PoolID) (*capacity.Pool, er
 		return nil, apierror.Later(apierror.CodeUnavailable, pauseRetry, "The pool %s is paused: it takes no workers.", pool.Name)
 	}
 	return pool, nil
+}
+
+// findPool returns the id of the pool with a name, which the caller gave in a field.
+func findPool(ctx context.Context, tx bun.Tx, name, field string) (models.PoolID, error) {
+	id, err := capacity.FindPoolID(ctx, tx, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = apierror.Later(apierror.CodeUnavailable, newPoolRetry,
+			"There is no pool %s: create it (reelay pools apply), or correct the agent's --pool.", name).In(field)
+	}
+	return id, err
 }
 
 const (

@@ -29,11 +29,16 @@ var changeWords = map[string]changeWord{
 	"restoreModel":  {ChangeModel, "Model {target} restored"},
 	"restoreModels": {ChangeModel, "Models restored: {target}"},
 
+	"importProviderPrices": {ChangeModel, "Prices of providers imported: {target}"},
+
 	"createPool": {ChangePool, "Pool {name} created"},
 	"updatePool": {ChangePool, "Pool {name} changed"},
 	"deletePool": {ChangePool, "Pool {name} deleted"},
 	"pausePool":  {ChangePool, "Pool {name} paused"},
 	"resumePool": {ChangePool, "Pool {name} resumed"},
+
+	"holdEngine":   {ChangePool, "Engine {url} of the pool {name} held"},
+	"resumeEngine": {ChangePool, "Engine {url} of the pool {name} resumed"},
 
 	"drainWorker":       {ChangeWorker, "Worker {target} drained"},
 	"terminateWorker":   {ChangeWorker, "Worker {target} terminated"},
@@ -48,6 +53,9 @@ var changeWords = map[string]changeWord{
 
 	"createAccount": {ChangeAccount, "Account {name} created"},
 	"updateAccount": {ChangeAccount, "Account {name} changed"},
+	"setBudget":     {ChangeAccount, "Budget of account {name} set"},
+	"removeBudget":  {ChangeAccount, "Budget of account {name} removed"},
+	"deleteAccount": {ChangeAccount, "Account {target} closed, to be deleted"},
 
 	"createMember":        {ChangeMember, "Member {email} created"},
 	"updateMember":        {ChangeMember, "Member {email} changed"},

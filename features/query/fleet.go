@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -86,6 +87,25 @@ type PoolStatus struct {
 	CheckpointPlans []*checkpoints.Plan
 	// ModelLoads are the models whose load was measured.
 	ModelLoads []estimate.LoadTime
+	// Engines are the engines of a pool of engines, as its operator listed them.
+	Engines []*PoolEngine
+	// ProviderAccount is what the pool uses at its hosted provider, or nil.
+	ProviderAccount *capacity.ProviderUse
+}
+
+// PoolEngine is an engine of a pool.
+type PoolEngine struct {
+	*capacity.Engine
+	// HeldBy is the name of the key, or the address of the member, that took it out of service, or nil.
+	HeldBy *string
+}
+
+// Kind returns the kind of the pool's engines, or nil if it has none.
+func (p *PoolStatus) Kind() *engine.Kind {
+	if !p.HasEngines() {
+		return nil
+	}
+	return &p.EngineKind
 }
 
 // Paused reports whether an operator paused the pool.
@@ -130,19 +150,41 @@ func (r *Fleet) poolStatus(ctx context.Context, pools []*capacity.Pool) ([]*Pool
 	if err != nil {
 		return nil, fmt.Errorf("list the loads of models: %w", err)
 	}
-	paused := lo.FilterMap(pools, func(p *capacity.Pool, _ int) (string, bool) { return p.PausedBy, models.IDKind(p.PausedBy) != "" })
+	engines, err := capacity.ListEngines(ctx, r.db, lo.FilterMap(pools, func(p *capacity.Pool, _ int) (models.PoolID, bool) {
+		return p.ID, p.HasEngines()
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("list the engines of pools: %w", err)
+	}
+	accounts, err := capacity.ListProviderUse(ctx, r.db, lo.Map(pools, func(p *capacity.Pool, _ int) models.PoolID { return p.ID }))
+	if err != nil {
+		return nil, fmt.Errorf("list the accounts at providers: %w", err)
+	}
+	account := lo.KeyBy(accounts, func(u *capacity.ProviderUse) models.PoolID { return u.PoolID })
+	stopped := append(lo.Map(pools, func(p *capacity.Pool, _ int) string { return p.PausedBy }),
+		lo.Map(engines, func(e *capacity.Engine, _ int) string { return e.HeldBy })...)
+	stopped = lo.Filter(stopped, func(id string, _ int) bool { return models.IDKind(id) != "" })
 	names := map[string]string{}
-	if len(paused) > 0 {
-		if names, err = models.NamesOf(ctx, r.db, paused); err != nil {
-			return nil, fmt.Errorf("read who paused pools: %w", err)
+	if len(stopped) > 0 {
+		if names, err = models.NamesOf(ctx, r.db, stopped); err != nil {
+			return nil, fmt.Errorf("read who paused pools and holds engines: %w", err)
 		}
 	}
 	var found []*PoolStatus
 	for _, pool := range pools {
 		status := &PoolStatus{Pool: pool, CheckpointPlans: r.checkpoints.OfPool(pool.ID), ModelLoads: []estimate.LoadTime{},
-			PaidWorkers: paid[pool.ID]}
+			PaidWorkers: paid[pool.ID], Engines: []*PoolEngine{}, ProviderAccount: account[pool.ID]}
 		if pool.PausedBy != "" {
 			status.PausedBy = new(cmp.Or(names[pool.PausedBy], pool.PausedBy))
+		}
+		for _, e := range engines {
+			if e.PoolID == pool.ID {
+				held := &PoolEngine{Engine: e}
+				if e.HeldBy != "" {
+					held.HeldBy = new(cmp.Or(names[e.HeldBy], e.HeldBy))
+				}
+				status.Engines = append(status.Engines, held)
+			}
 		}
 		for _, load := range loads {
 			if load.PoolID == pool.ID {
@@ -182,6 +224,18 @@ func (r *Fleet) Pool(ctx context.Context, id models.PoolID) (*PoolStatus, error)
 		return nil, err
 	}
 	return found[0], nil
+}
+
+// ProviderSlots returns the slots that jobs have at the hosted provider of a pool, the oldest first.
+func (r *Fleet) ProviderSlots(ctx context.Context, pool models.PoolID) ([]*capacity.ProviderSlot, error) {
+	found, err := capacity.ListProviderSlots(ctx, r.db, pool)
+	return found, apierror.Wrap(err, "list the slots at a provider")
+}
+
+// ProviderErrors returns what the hosted provider of a pool answered that was no success, the newest first.
+func (r *Fleet) ProviderErrors(ctx context.Context, pool models.PoolID) ([]*capacity.ProviderError, error) {
+	found, err := capacity.ListProviderErrors(ctx, r.db, pool)
+	return found, apierror.Wrap(err, "list the errors of a provider")
 }
 
 // ScalingHistories returns the newest decisions of each of these pools, newest first, at most

@@ -34,6 +34,9 @@ func (r *Fleet) Machines(ctx context.Context, p jobs.Principal, f capacity.Machi
 	if !text.Valid(f.InstanceID, 0, text.MaxName) {
 		return nil, apierror.Invalid("filter.instanceId", "instanceId may have %d printable characters.", text.MaxName)
 	}
+	if !f.PaidFrom.IsZero() && !f.PaidUntil.IsZero() && !f.PaidUntil.After(f.PaidFrom) {
+		return nil, apierror.Invalid("filter.paidUntil", "paidUntil must be after paidFrom.")
+	}
 	all := paging.ListOf(paging.MachineKind, f)
 	mark, err := all.Begin(of)
 	if err != nil {

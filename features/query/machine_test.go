@@ -181,3 +181,36 @@ func TestPricesOfMachines(t *testing.T) {
 	require.InDelta(t, 2*24*(1*150+49*99+40*50+10*10), before, 1)
 	require.InDelta(t, before, cost(), 1)
 }
+
+func TestMachinesOfATime(t *testing.T) {
+	t.Parallel()
+	s := jobstest.New(t)
+	ledger(t, s)
+	ago := func(hours float64) time.Time { return time.Now().Add(-time.Duration(hours * float64(time.Hour))) }
+	paid := func(from, until time.Time) map[string]float64 {
+		page, err := s.Reads.Fleet.Machines(t.Context(), viewer, capacity.MachineFilter{PaidFrom: from, PaidUntil: until}, paging.Request{First: 50})
+		require.NoError(t, err)
+		return lo.SliceToMap(page.Items, func(m *capacity.BilledMachine) (string, float64) {
+			require.InDelta(t, m.PaidSeconds*3/3600, m.CostUSD, 0.01, m.InstanceID)
+			return m.InstanceID, m.PaidSeconds / 3600 / float64(m.Workers)
+		})
+	}
+
+	for _, c := range []struct {
+		from, until time.Time
+		want        map[string]float64
+	}{
+		{ago(1), time.Time{}, map[string]float64{"m1": 1, "m2": 1, "m3": 1, "m4": 1}},
+		{ago(3.5), ago(2.5), map[string]float64{"m2": 0.5, "m3": 1, "m4": 1}},
+		{ago(5.75), ago(4.01), map[string]float64{"m4": 0.99, "m5": 0.25}},
+		{time.Time{}, ago(5.75), map[string]float64{"m5": 0.25}},
+	} {
+		found := paid(c.from, c.until)
+		require.Len(t, found, len(c.want), c)
+		for id, hours := range c.want {
+			require.InDelta(t, hours, found[id], 0.02, id)
+		}
+	}
+	_, err := s.Reads.Fleet.Machines(t.Context(), viewer, capacity.MachineFilter{PaidFrom: ago(1), PaidUntil: ago(2)}, paging.Request{First: 50})
+	require.True(t, apierror.HasCode(err, apierror.CodeInvalidInput), err)
+}

@@ -33,6 +33,8 @@ type ModelStatus struct {
 	*catalogue.Model
 	Available bool
 	State     ModelState
+	// Fallback is the model's, without the models that the caller does not see.
+	Fallback []string
 }
 
 // List lists the models of a snapshot of the catalogue.
@@ -65,7 +67,7 @@ func (r *Models) modelStates(ctx context.Context, of *catalogue.Snapshot, all []
 	}
 	var found []ModelStatus
 	for _, m := range all {
-		status := ModelStatus{m, available[m.Name], ModelNotServed}
+		status := ModelStatus{m, available[m.Name], ModelNotServed, of.FallbackOf(m)}
 		switch {
 		case status.Available:
 			status.State = ModelAvailable

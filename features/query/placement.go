@@ -247,6 +247,8 @@ func obstacle(p *PoolStatus, now time.Time) string {
 		return "its provider fails"
 	case limit > 0 && price > limit:
 		return fmt.Sprintf("dearer than its limit of $%g", limit)
+	case p.HasEngines():
+		return "its workers are those of its engines"
 	case p.Provider == "static":
 		return "its machines come by themselves"
 	case p.Booting > 0:

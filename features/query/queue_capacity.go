@@ -36,6 +36,8 @@ type QueueCapacity struct {
 	Cause string
 	// Drain is the time until the queue is empty.
 	Drain estimate.Drain
+
+	noSlot *WaitingReason // why its jobs wait for a hosted provider, or nil
 }
 
 // Served reports whether any pool or worker runs its jobs.
@@ -83,6 +85,10 @@ func (r *Queues) Capacities(ctx context.Context, queues []backlog.QueueCount) ([
 	if err != nil {
 		return nil, apierror.Wrap(err, "read the capacity")
 	}
+	noSlots, err := r.noSlots(ctx, queues)
+	if err != nil {
+		return nil, err
+	}
 	known := r.catalogue.Current()
 	found := make([]QueueCapacity, len(queues))
 	for i, q := range queues {
@@ -90,7 +96,7 @@ func (r *Queues) Capacities(ctx context.Context, queues []backlog.QueueCount) ([
 		if q.Model != "" {
 			found[i] = CapacityOf(q.Lane, q.Model, pools, poolless(known, capacity, q), now)
 		}
-		found[i].Drain = drains.Of(q.Lane, q.Model)
+		found[i].Drain, found[i].noSlot = drains.Of(q.Lane, q.Model), noSlots[q.Model]
 	}
 	return found, nil
 }

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/reelay/reelay/features/history"
 	"github.com/reelay/reelay/internal/batch"
@@ -10,6 +11,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/checkpoints"
 	"github.com/reelay/reelay/jobs/estimate"
+	"github.com/reelay/reelay/models/reports"
 	"github.com/uptrace/bun"
 )
 
@@ -21,6 +23,8 @@ type Reads struct {
 	Fleet       *Fleet
 	Models      *Models
 	History     *History
+	Costs       *Costs
+	Reports     *Reports
 	DeadLetters *DeadLetters
 	Webhooks    *Webhooks
 	Directory   *Directory
@@ -44,6 +48,11 @@ type Sources struct {
 	Clock *jobs.Clock
 	// Shares may be nil: then few reads run at once.
 	Shares *Shares
+	// LinkKeys returns the keys of links to approvals: the first one signs, all of them verify. If it is
+	// nil, there are no such links.
+	LinkKeys func() [][]byte
+	// Keep returns for how long what is of a kind is kept: 0 for what goes as soon as it can, and -1 for ever.
+	Keep func(reports.Kind) time.Duration
 }
 
 // defaultReads is how many small and large reads run at once without Sources.Shares.
@@ -58,7 +67,7 @@ func New(s Sources) *Reads {
 			db: s.DB, sealer: s.Sealer, objects: s.Objects, catalogue: s.Catalogue, estimates: s.Estimates, Clock: s.Clock,
 			reads: batch.Group[*jobRead]{Linger: readLinger, MinSiblings: readSiblings, Enough: readsEnough},
 		},
-		Workflows:   &Workflows{db: s.DB},
+		Workflows:   &Workflows{db: s.DB, objects: s.Objects, clock: s.Clock, links: approvalLinks{s.LinkKeys}},
 		Fleet:       &Fleet{db: s.DB, catalogue: s.Catalogue, checkpoints: s.Checkpoints},
 		Models:      &Models{db: s.DB, Catalogue: s.Catalogue},
 		DeadLetters: &DeadLetters{db: s.DB},
@@ -69,6 +78,8 @@ func New(s Sources) *Reads {
 	}
 	r.Jobs.fleet = r.Fleet
 	r.Queues = &Queues{db: s.DB, catalogue: s.Catalogue, estimates: s.Estimates, timeline: timeline, fleet: r.Fleet}
+	r.Costs = &Costs{db: s.DB, timeline: timeline}
+	r.Reports = &Reports{db: s.DB, jobs: r.Jobs, costs: r.Costs, keep: s.Keep}
 	r.History = &History{db: s.DB, Timeline: timeline, queues: r.Queues}
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
@@ -31,6 +32,7 @@ type situation struct {
 	jobs      []*models.Job
 	blocking  map[models.JobID]backlog.Blocking
 	fetches   map[models.JobID]*models.InputFetch
+	approvals map[models.JobID]*models.Approval
 	lanes     map[models.Tier]models.LaneState
 	halts     []models.Halt
 	pauses    []models.Pause
@@ -42,6 +44,8 @@ type situation struct {
 	above     map[models.JobID]int
 	paused    map[models.JobID]backlog.Paused // for how long their queues were closed
 	deadlines map[models.JobID]*estimate.Deadline
+	providers []*capacity.ProviderUse
+	holds     budgets.Holds
 }
 
 // WaitingFor returns the reasons why each of the jobs waits, the most informative first. It
@@ -104,6 +108,11 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	s.fetches = lo.KeyBy(fetches, func(f *models.InputFetch) models.JobID { return f.JobID })
+	approvals, err := models.ListApprovals(ctx, db, ids)
+	if err != nil {
+		return err
+	}
+	s.approvals = lo.KeyBy(approvals, func(a *models.Approval) models.JobID { return a.JobID })
 	lanes, err := models.ReadLanes(ctx, db)
 	if err != nil {
 		return err
@@ -138,7 +147,13 @@ func (s *situation) read(ctx context.Context, db bun.IDB, ids []models.JobID) er
 		return err
 	}
 	s.accounts = lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID })
+	if s.holds, err = budgets.ListHolds(ctx, db, slices.Collect(maps.Keys(accountIDs))); err != nil {
+		return err
+	}
 	if s.capacity, err = capacity.ListCapacity(ctx, db, slices.Collect(maps.Keys(names))); err != nil {
+		return err
+	}
+	if s.providers, err = capacity.ListProviderUse(ctx, db, nil); err != nil {
 		return err
 	}
 	return s.readAhead(ctx, db)

@@ -28,6 +28,8 @@ func (s *situation) supplyFor(job *models.Job) (all supply) {
 		all.Closed, all.Refused, all.Failing = all.Closed+c.Closed, all.Refused+c.Refused, all.Failing+c.Failing
 		all.OpensAt, all.RefusedUntil = sooner(all.OpensAt, c.OpensAt), sooner(all.RefusedUntil, c.RefusedUntil)
 		all.Refusal = cmp.Or(all.Refusal, c.Refusal)
+		all.EnginesDown, all.EnginesHeld = all.EnginesDown+c.EnginesDown, all.EnginesHeld+c.EnginesHeld
+		all.EngineProblem = cmp.Or(all.EngineProblem, c.EngineProblem)
 		if c.NotBooting {
 			if !all.NotBooting || c.BootRetryAt.Before(all.BootRetryAt) {
 				all.BootRetryAt, all.BootFailure = c.BootRetryAt, c.BootFailure
@@ -101,6 +103,8 @@ func (s *situation) whyNoWorker(job *models.Job, c supply) WaitingReason {
 			Change:      "The price falls. Submitted in a higher tier, it would not wait for that."}
 	case c.Most == 0:
 		return s.whyNoMore(job, c)
+	case c.Unmanaged == c.Most && c.Busy+c.Quarantined == 0 && c.EnginesDown+c.EnginesHeld > 0:
+		return whyNoEngine(c)
 	case c.Unmanaged == c.Most && c.Busy+c.Quarantined == 0:
 		return WaitingReason{Code: WaitCapacityExhausted,
 			Message:     "No suitable worker has registered. Reelay does not start the machines of these pools; it waits for their agents.",
@@ -156,6 +160,21 @@ func (s *situation) whyNoMore(job *models.Job, c supply) WaitingReason {
 		why.Message = none(c) + ", and no more start. " + why.Message
 	}
 	return why
+}
+
+// whyNoEngine is the reason for jobs whose pools have engines that do not work, and nothing else.
+func whyNoEngine(c supply) WaitingReason {
+	var states []string
+	if c.EnginesDown > 0 {
+		states = append(states, text.Count(c.EnginesDown, "engine")+" cannot be reached")
+	}
+	if c.EnginesHeld > 0 {
+		states = append(states, text.Count(c.EnginesHeld, "engine")+" "+verb(c.EnginesHeld, "is", "are")+" drained or held")
+	}
+	return WaitingReason{Code: WaitCapacityExhausted, Cause: c.EngineProblem,
+		Message:     "No engine that can run it works: " + strings.Join(states, ", and ") + ".",
+		Consequence: "It starts once one of them works again.",
+		Change:      "An operator starts the engines, and the agent that drives them, or ends a hold."}
 }
 
 // whyNotBooting is the reason for jobs whose only pools have machines that do not start.

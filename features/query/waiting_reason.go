@@ -17,6 +17,8 @@ const (
 	WaitNotBefore         WaitingCode = "NOT_BEFORE"
 	WaitDependency        WaitingCode = "DEPENDENCY"
 	WaitInput             WaitingCode = "INPUT"
+	WaitApproval          WaitingCode = "APPROVAL"
+	WaitBudget            WaitingCode = "BUDGET"
 	WaitHalted            WaitingCode = "HALTED"
 	WaitQueuePaused       WaitingCode = "QUEUE_PAUSED"
 	WaitNoPool            WaitingCode = "NO_POOL"
@@ -27,12 +29,16 @@ const (
 	WaitCapacityExhausted WaitingCode = "CAPACITY_EXHAUSTED"
 	WaitPrice             WaitingCode = "PRICE"
 	WaitQueueAhead        WaitingCode = "QUEUE_AHEAD"
+	WaitSubmitUnknown     WaitingCode = "SUBMIT_UNKNOWN"
+	WaitProviderSlot      WaitingCode = "PROVIDER_SLOT"
+	WaitProviderAway      WaitingCode = "PROVIDER_AWAY"
 )
 
 // waitingCodes lists them, the most informative first.
 var waitingCodes = []WaitingCode{
-	WaitDependency, WaitInput, WaitNotBefore, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused, WaitAccountRunningCap, WaitNotBooting,
-	WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
+	WaitDependency, WaitInput, WaitApproval, WaitSubmitUnknown, WaitNotBefore, WaitBudget, WaitHalted, WaitQueuePaused, WaitNoPool, WaitPoolPaused,
+	WaitAccountRunningCap, WaitNotBooting,
+	WaitProviderAway, WaitProviderSlot, WaitCapacityBooting, WaitPrice, WaitCapacityExhausted, WaitQueueAhead,
 }
 
 // WaitingReason is one reason why a job waits, in sentences for people. Until is when it ends, if

@@ -7,16 +7,24 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/samber/lo"
 )
 
 // why lists the reasons why a job waits.
 func (s *situation) why(job *models.Job) []WaitingReason {
 	reasons := s.whyNotQueued(job)
-	if job.Status == models.JobQueued {
+	if hold := s.holds.Of(job); hold != nil && job.Status == models.JobQueued {
+		reasons = append(reasons, whyBudget(hold, s.now))
 		reasons = append(reasons, s.whyStopped(job)...)
+	} else if job.Status == models.JobQueued && !job.Needs.IsHeld() { // else it is let go within a second
+		reasons = append(reasons, s.whyStopped(job)...)
+		if reason := whyNoSlot(s.catalogue, s.providers, job.Model); reason != nil {
+			reasons = append(reasons, *reason)
+		}
 		reasons = append(reasons, s.whyNoCapacity(job)...)
 		reasons = append(reasons, s.whyAhead(job)...)
 	}
@@ -83,6 +91,12 @@ func (s *situation) whyNotQueued(job *models.Job) (reasons []WaitingReason) {
 		reasons = append(reasons, WaitingReason{Code: WaitInput, Message: message + ".",
 			Consequence: "It is not queued before the image is stored.", Change: change})
 	}
+	if asked := s.approvals[job.ID]; asked != nil && asked.Run == job.Run && job.Status == models.JobBlocked {
+		reasons = append(reasons, whyApproval(asked, s.now))
+	}
+	if job.SubmitUnknown() {
+		return append(reasons, whySubmitUnknown(job, s.now))
+	}
 	if !job.RunAt.After(s.now) {
 		return reasons
 	}
@@ -94,6 +108,25 @@ func (s *situation) whyNotQueued(job *models.Job) (reasons []WaitingReason) {
 		due.Change = "Nothing needs to be done; cancel it if what failed will fail again."
 	}
 	return append(reasons, due)
+}
+
+// whyApproval says that a job waits for an answer.
+func whyApproval(asked *models.Approval, now time.Time) WaitingReason {
+	after := map[models.OnTimeout]string{
+		models.TimeoutApprove: "its candidate is approved", models.TimeoutFirst: "the first complete candidate is picked",
+	}
+	return WaitingReason{Code: WaitApproval, Until: asked.ExpiresAt,
+		Message:     "Waits for an answer until " + text.MomentToSecond(asked.ExpiresAt.UTC(), now) + ".",
+		Consequence: "Then " + lo.CoalesceOrEmpty(after[asked.OnTimeout], "it is rejected") + ".",
+		Change:      "Approve or reject it: on the page of its workflow, by its link, or with the API."}
+}
+
+// whyBudget says that a budget is spent.
+func whyBudget(hold *budgets.Hold, now time.Time) WaitingReason {
+	why := jobs.BudgetSpent(hold)
+	return WaitingReason{Code: WaitBudget, Until: hold.Until, Message: strings.ToUpper(why[:1]) + why[1:] + ".",
+		Consequence: "No job under it starts before " + text.MomentToSecond(hold.Until.UTC(), now) + ", when it begins anew. Running jobs finish.",
+		Change:      "An operator raises the budget: reelay budgets set."}
 }
 
 // whyStopped returns what keeps a queued job from starting whatever workers there are.

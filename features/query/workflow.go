@@ -14,7 +14,10 @@ import (
 
 // Workflows reads workflows and what belongs to them. Lists and changes of them are in features/workflow.
 type Workflows struct {
-	db *bun.DB
+	db      *bun.DB
+	objects jobs.Objects
+	clock   *jobs.Clock
+	links   approvalLinks
 }
 
 // WorkflowEdges reads what belongs to some workflows. Its reads check no tenancy, so only Workflows.Of

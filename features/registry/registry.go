@@ -122,7 +122,8 @@ func (r *Registry) write(ctx context.Context, tx bun.Tx, source *catalogue.Sourc
 }
 
 // change runs fn in a transaction that alone may change the catalogue, and then makes the
-// result this process's snapshot.
+// result this process's snapshot. Pools of engines that follow the catalogue change with it. Their workers read their
+// new models before their next lease.
 func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx bun.Tx, rows []*capacity.CatalogueEntry) error) error {
 	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := capacity.LockCatalogue(ctx, tx); err != nil {
@@ -132,7 +133,14 @@ func (r *Registry) change(ctx context.Context, fn func(ctx context.Context, tx b
 		if err != nil {
 			return fmt.Errorf("read the catalogue: %w", err)
 		}
-		return fn(ctx, tx, rows)
+		if err := fn(ctx, tx, rows); err != nil {
+			return err
+		}
+		pools, err := capacity.FollowCatalogue(ctx, tx)
+		if err == nil {
+			_, err = capacity.CopyToWorkers(ctx, tx, pools)
+		}
+		return apierror.Wrap(err, "change the models of pools of engines")
 	})
 	if err != nil {
 		return err

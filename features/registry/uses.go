@@ -42,7 +42,7 @@ func (r *Registry) uses(ctx context.Context, db bun.IDB, known *catalogue.Snapsh
 		return nil, fmt.Errorf("list the pools: %w", err)
 	}
 	for _, pool := range pools {
-		if slices.Contains(pool.Models, name) {
+		if !pool.FollowsCatalogue && slices.Contains(pool.Models, name) {
 			u.Pools = append(u.Pools, pool.Name)
 		}
 	}
@@ -63,7 +63,7 @@ func leavePools(ctx context.Context, tx bun.Tx, p jobs.Principal, name string) (
 		return nil, fmt.Errorf("list the pools: %w", err)
 	}
 	for _, pool := range pools {
-		if !slices.Contains(pool.Models, name) {
+		if pool.FollowsCatalogue || !slices.Contains(pool.Models, name) {
 			continue
 		}
 		before := pool.PoolSpec

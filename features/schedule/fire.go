@@ -298,7 +298,7 @@ func (r *Runner) refused(ctx context.Context, s *schedules.Schedule, slot *sched
 		if known, err := r.submitted(ctx, s, slot); err != nil || known {
 			return known, err
 		}
-	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:
+	case apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeBudgetExceeded, apierror.CodeOverloaded, apierror.CodeUnavailable:
 		gaveUp, err := r.givesUp(ctx, s, slot)
 		switch {
 		case err != nil:

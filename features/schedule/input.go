@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 	"time"
 
@@ -42,10 +41,9 @@ type Input struct {
 }
 
 const (
-	// MaxName is in characters, MaxEvery in seconds, MaxZone in bytes.
+	// MaxName is in characters, MaxEvery in seconds.
 	MaxName      = 100
 	MaxEvery     = 366 * 24 * 60 * 60
-	MaxZone      = 64
 	maxJitter    = 60 * 60
 	maxWindow    = 31 * 24 * 60 * 60
 	maxYears     = 10
@@ -81,7 +79,7 @@ func (in *Input) checkTimes() error {
 			return apierror.Invalid("cron", "The cron expression is not valid: %s.", err)
 		}
 	}
-	return checkZone(in.Timezone)
+	return cron.CheckZone("timezone", in.Timezone)
 }
 
 // checkRange refuses a start and an end that are far from now.
@@ -112,28 +110,6 @@ func (in *Input) checkNumbers() error {
 		return apierror.Invalid("endAt", "endAt must be after the start.")
 	}
 	return nil
-}
-
-// zoneName matches names of the IANA database, but not the files beside it: localtime and
-// posixrules are the machine's own, and the zones of right/ count leap seconds.
-var zoneName = regexp.MustCompile(ZoneForm)
-
-// ZoneForm is a regular expression.
-const ZoneForm = `^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$`
-
-// checkZone refuses what is not a name of the IANA database, such as offsets and the process's own
-// zone.
-func checkZone(name string) error {
-	known := len(name) <= MaxZone && name != "Local" && name != "Factory" && zoneName.MatchString(name)
-	if known {
-		_, err := time.LoadLocation(name)
-		known = err == nil
-	}
-	if known {
-		return nil
-	}
-	return apierror.Invalid("timezone",
-		"%q is no time zone of the IANA database: use a name such as Europe/Berlin or UTC. A fixed offset has a name, too: Etc/GMT-2 is two hours ahead of UTC.", text.Clip(name, 64))
 }
 
 // Times returns when a stored schedule fires.

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
+	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/alerts"
@@ -168,6 +170,37 @@ func TestSchedule(t *testing.T) {
 		r.RequireInvariants(t)
 	})
 
+	t.Run("ReusesTheResultOfAnEarlierSlot", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		in := hourly("news")
+		in.Request.Job.Reuse, in.CatchUp = true, schedules.CatchUpAll
+		s := r.create(t, in)
+		r.age(t, s, time.Hour)
+		r.pass(t)
+		first := r.Reload(t, r.slots(t, s)[0].JobID)
+		require.Equal(t, models.JobQueued, first.Status, "nothing is equal yet")
+		worker := r.Worker(t, "one")
+		_, fence := r.Lease(t, worker)
+		video := r.Upload(t, worker, fence, models.ArtifactFinalVideo, []byte("a video"))
+		_, err := r.Attempts.Complete(t.Context(), worker, fence, lease.Completion{Video: &video})
+		require.NoError(t, err)
+
+		r.age(t, s, time.Hour)
+		r.pass(t)
+
+		var jobs []*models.Job
+		require.NoError(t, r.DB.NewSelect().Model(&jobs).Order("id").Scan(t.Context()))
+		require.Len(t, jobs, 2)
+		require.Equal(t, first.ID, jobs[1].ReusedFrom)
+		require.Equal(t, models.JobCompleted, jobs[1].Status)
+		for _, slot := range r.slots(t, s) {
+			require.Equal(t, schedules.SlotFired, slot.State, slot.Reason)
+		}
+		r.RequireInvariants(t)
+	})
+
 	t.Run("ContinuesWhereAKilledProcessStopped", func(t *testing.T) {
 		t.Parallel()
 
@@ -291,6 +324,53 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, err)
 		r.pass(t)
 		require.Equal(t, schedules.SlotFired, r.slots(t, s)[0].State)
+	})
+
+	t.Run("IsRefusedByTheContentPolicy", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		s := r.create(t, hourly("news"))
+		verdict := apierror.New(apierror.CodeContentPolicy, "It shows a weapon.")
+		r.Submitter.Moderator = moderator(func() error { return verdict })
+		r.age(t, s, time.Hour)
+		r.pass(t)
+		r.pass(t)
+
+		slots := r.slots(t, s)
+		require.Len(t, slots, 1)
+		require.Equal(t, schedules.SlotRefused, slots[0].State)
+		require.Equal(t, "It shows a weapon.", slots[0].Reason)
+
+		verdict = apierror.Later(apierror.CodeUnavailable, 5*time.Second, "Nobody answers.")
+		r.age(t, s, time.Hour)
+		r.pass(t)
+		slots = r.slots(t, s)
+		require.Equal(t, schedules.SlotPending, slots[0].State, "there may be an answer later")
+		require.Equal(t, "Nobody answers. Try again in 5 s.", slots[0].Reason)
+	})
+
+	t.Run("HasTheModelsOfItsAccountWhoeverMakesIt", func(t *testing.T) {
+		t.Parallel()
+
+		r := newRig(t)
+		shipped, err := catalogue.Shipped()
+		require.NoError(t, err)
+		limited := *shipped.Models[0]
+		limited.Name, limited.Accounts = "limited", []models.AccountID{r.Account.ID}
+		r.Submitter.Catalogue.Replace(catalogue.New(shipped.Models[0], &limited))
+		in := hourly("news")
+		in.Request.Job.Model, in.Request.Job.Params = limited.Name, nil
+
+		_, err = r.schedules.Create(t.Context(), r.Admin, in)
+		jobstest.RequireInvalid(t, err, "job.model")
+		require.NotContains(t, err.Error(), "are: limited")
+		s := r.create(t, in)
+		_, err = r.schedules.Update(t.Context(), r.Admin, s.ID, in)
+		require.NoError(t, err, "the owner may use it")
+		limited.Accounts = []models.AccountID{models.NewAccountID()}
+		_, err = r.schedules.Update(t.Context(), r.Admin, s.ID, in)
+		jobstest.RequireInvalid(t, err, "job.model")
 	})
 
 	t.Run("SaysThatItsModelIsGone", func(t *testing.T) {
@@ -441,4 +521,15 @@ func TestInput(t *testing.T) {
 	require.True(t, apierror.HasCode(r.schedules.Delete(t.Context(), stranger, first.ID), apierror.CodeNotFound))
 	require.NoError(t, r.schedules.Delete(t.Context(), r.Client, first.ID))
 	require.Zero(t, r.Count(t, "schedules"))
+}
+
+// moderator gives the same answer about every job.
+type moderator func() error
+
+func (m moderator) Moderate(_ context.Context, all []submit.Content) []error {
+	answers := make([]error, len(all))
+	for i := range answers {
+		answers[i] = m()
+	}
+	return answers
 }

@@ -40,7 +40,7 @@ func (v *Schedules) Create(ctx context.Context, p jobs.Principal, in Input) (*sc
 	if err := in.checkFor(p, true); err != nil {
 		return nil, err
 	}
-	tier, err := v.check(ctx, p, &in)
+	tier, err := v.check(ctx, submitter(&schedules.Schedule{AccountID: p.AccountID, CreatedBy: p.KeyID}), &in)
 	if err != nil {
 		return nil, err
 	}
@@ -212,14 +212,10 @@ func (v *Schedules) Update(ctx context.Context, p jobs.Principal, id models.Sche
 	if err != nil {
 		return nil, err
 	}
-	owner := p
-	if known.AccountID != p.AccountID { // its owner submits, also if an operator changes it
-		owner = submitter(known)
-	}
 	if err := in.checkFor(p, false); err != nil {
 		return nil, err
 	}
-	tier, err := v.check(ctx, owner, &in)
+	tier, err := v.check(ctx, submitter(known), &in) // its owner submits, also if an operator changes it
 	if err != nil {
 		return nil, err
 	}

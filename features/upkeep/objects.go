@@ -64,13 +64,10 @@ func (u *Upkeep) ReviewArtifacts(ctx context.Context) (int, error) {
 	return removed, err
 }
 
-// inputsFor is how long an input waits for a job to use it.
-const inputsFor = day
-
 // ReviewInputs removes inputs that no job uses after a day, and the others when the videos of
 // the last job that uses them are removed. It records on the others when they expire.
 func (u *Upkeep) ReviewInputs(ctx context.Context) (int, error) {
-	keep := models.KeepInputs{Unused: inputsFor, Used: u.Keep.Videos, Review: reviewEvery}
+	keep := models.KeepInputs{Unused: inputs.UnusedFor, Used: u.Keep.Videos, Review: reviewEvery}
 	removed := 0
 	_, err := u.transactions(ctx, "review inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
 		ids, err := models.LockInputsToReview(ctx, tx, artifactBatch)
@@ -95,16 +92,16 @@ const uploadsFor = day
 // inputs that no job has used for as long. It also removes the objects of those that never
 // became an artifact.
 func (u *Upkeep) ForgetUploads(ctx context.Context) (int, error) {
-	inputs, err := u.transactions(ctx, "forget inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
-		return models.DoomInputUploads(ctx, tx, inputsFor, rowBatch)
+	announced, err := u.transactions(ctx, "forget inputs", func(ctx context.Context, tx bun.Tx) (int, error) {
+		return models.DoomInputUploads(ctx, tx, inputs.UnusedFor, rowBatch)
 	})
 	if err != nil {
-		return inputs, err
+		return announced, err
 	}
 	attempts, err := u.transactions(ctx, "forget uploads", func(ctx context.Context, tx bun.Tx) (int, error) {
 		return models.DoomUploads(ctx, tx, uploadsFor, rowBatch)
 	})
-	return inputs + attempts, err
+	return announced + attempts, err
 }
 
 const (
@@ -177,6 +174,11 @@ const (
 	orphanClaim = time.Minute
 	orphanRest  = 6 * time.Hour
 )
+
+// OrphansGone is how long after the last row that named an object the object is gone, if the store works: orphanAge after it
+// was uploaded with a link that was signed before, once the search comes to it. Buckets that keep versions of deleted objects
+// keep them longer.
+const OrphansGone = jobs.UploadTTL + orphanAge + orphanRest + 5*time.Hour
 
 // ourFolders are searched for orphans, in this order.
 var ourFolders = []string{lease.ArtifactsFolder, lease.CheckpointsFolder, inputs.InputsFolder}

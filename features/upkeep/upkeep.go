@@ -11,7 +11,9 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/costs"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
@@ -175,6 +177,17 @@ const (
 	webhookAge = 30 * day
 )
 
+// CloseDays sums up the days of the ledger that are over. It returns how many.
+func (u *Upkeep) CloseDays(ctx context.Context) (int, error) {
+	return u.transactions(ctx, "sum up a day of the ledger", func(ctx context.Context, tx bun.Tx) (int, error) {
+		closed, err := costs.CloseDay(ctx, tx)
+		if !closed {
+			return 0, err
+		}
+		return 1, err
+	})
+}
+
 // ForgetRest removes hints that could not be published, old scaling decisions, prices, machines, webhooks
 // and quarantines, and terminated workers that no attempt refers to.
 func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
@@ -191,6 +204,9 @@ func (u *Upkeep) ForgetRest(ctx context.Context) (total int, err error) {
 		}},
 		{"remove live logs", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return models.DeleteOldLogs(ctx, tx, liveLogSpare, liveLogAge, rowBatch)
+		}},
+		{"remove notices of budgets", func(ctx context.Context, tx bun.Tx) (int, error) {
+			return budgets.ForgetNotices(ctx, tx, rowBatch)
 		}},
 		{"remove prices", func(ctx context.Context, tx bun.Tx) (int, error) {
 			return capacity.DeleteOldPrices(ctx, tx, priceAge, rowBatch)

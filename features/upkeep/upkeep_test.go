@@ -279,6 +279,9 @@ func TestForgetJobs(t *testing.T) {
 			WHERE c.table_schema = 'public' AND c.column_name = 'job_id' AND t.table_type = 'BASE TABLE'`).Scan(t.Context(), &tables))
 		require.Greater(t, len(tables), 7)
 		for _, table := range append(tables, "jobs") {
+			if table == "ledger" {
+				continue // what the job cost stays, without what it was
+			}
 			column := "job_id"
 			if table == "jobs" {
 				column = "id"

@@ -24,6 +24,9 @@ func (d *Deliverer) webhookBody(ctx context.Context, delivery *webhooks.Delivery
 		return json.Marshal(testEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(),
 			Data: testedEndpoint{delivery.EndpointID, delivery.AccountID}})
 	}
+	if event.Type == webhooks.EventBudget {
+		return json.Marshal(budgetEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: event.Budget})
+	}
 	if event.WorkflowID != "" {
 		return d.workflowBody(ctx, delivery, event)
 	}
@@ -56,7 +59,7 @@ func (d *Deliverer) endedJob(ctx context.Context, event *webhooks.Event, job *mo
 	}, nil
 }
 
-// workflowBody is webhookBody for the end of a workflow.
+// workflowBody is webhookBody for the end of a workflow, and for a node that waits for an answer.
 func (d *Deliverer) workflowBody(ctx context.Context, delivery *webhooks.Delivery, event *webhooks.Event) ([]byte, error) {
 	w, err := webhooks.GetEventWorkflow(ctx, d.DB, event.ID)
 	if err != nil {
@@ -70,10 +73,15 @@ func (d *Deliverer) workflowBody(ctx context.Context, delivery *webhooks.Deliver
 	if err != nil {
 		return nil, fmt.Errorf("read the origin of workflow %s: %w", w.ID, err)
 	}
-	return json.Marshal(workflowEvent{
-		Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: endedWorkflow{summaries[0], event.AccountID,
-			lo.EmptyableToPtr(origin.ScheduleID)},
-	})
+	data := endedWorkflow{WorkflowSummary: summaries[0], Account: event.AccountID, ScheduleID: lo.EmptyableToPtr(origin.ScheduleID)}
+	if event.ApprovalID != "" {
+		node, approval, err := d.Summaries.Approval(ctx, w, event.ApprovalID, d.PublicURL)
+		if err != nil {
+			return nil, err
+		}
+		data.NodeKey, data.Approval = &node, approval
+	}
+	return json.Marshal(workflowEvent{Type: delivery.Event, Timestamp: event.CreatedAt.UTC(), Data: data})
 }
 
 // workflowEvent is the body of a Standard Webhook about a workflow.
@@ -87,6 +95,9 @@ type endedWorkflow struct {
 	*wire.WorkflowSummary
 	Account    models.AccountID   `json:"account"`
 	ScheduleID *models.ScheduleID `json:"schedule_id"`
+	// NodeKey and Approval are of the node that waits for an answer, if the event is that.
+	NodeKey  *string        `json:"node_key,omitempty"`
+	Approval *wire.Approval `json:"approval,omitempty"`
 }
 
 // standardEvent is the body of a Standard Webhook.
@@ -94,6 +105,13 @@ type standardEvent struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
 	Data      endedJob  `json:"data"`
+}
+
+// budgetEvent is the body of a Standard Webhook about a budget: see budgets.Notice.
+type budgetEvent struct {
+	Type      string          `json:"type"`
+	Timestamp time.Time       `json:"timestamp"`
+	Data      json.RawMessage `json:"data"`
 }
 
 // testEvent is the body of a test in either format.

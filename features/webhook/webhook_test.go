@@ -156,6 +156,25 @@ func TestWebhook(t *testing.T) {
 		s.RequireInvariants(t)
 	})
 
+	t.Run("TellsThatANodeWaitsForAnAnswer", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		r := jobstest.NewReceiver(t)
+		jobstest.Hook(t, s, r, "workflow.approval_requested")
+		w := s.AskApproval(t, s.Client)
+
+		require.Equal(t, 1, jobstest.Deliver(t, s))
+
+		data := r.All()[0].Data(t)
+		require.Contains(t, string(r.All()[0].Body), `"type":"workflow.approval_requested"`)
+		require.Equal(t, []any{string(w.ID), "running", "pick"}, []any{data["workflow_id"], data["status"], data["node_key"]})
+		asked := data["approval"].(map[string]any)
+		require.Equal(t, "Which fog?", asked["question"])
+		require.Contains(t, asked["url"], "/approve/job_")
+		s.RequireInvariants(t)
+	})
+
 	t.Run("ReportsFailuresAndCancels", func(t *testing.T) {
 		t.Parallel()
 

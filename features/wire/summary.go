@@ -21,7 +21,7 @@ type Summary struct {
 	Model                string       `json:"model" doc:"The model's name."`
 	Status               string       `json:"status" enum:"queued,assigned,running,completing,completed,failed,cancelled,scheduled,blocked" doc:"The job's status. completed, failed and cancelled are final."`
 	ProgressPct          float64      `json:"progress_pct" minimum:"0" maximum:"100" doc:"The progress in percent. It may go back if a worker is lost and another one resumes from a checkpoint."`
-	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,uploading,done" doc:"What the job is doing. The phase of every job that has ended is done."`
+	Phase                string       `json:"phase" enum:"waiting,starting,loading_model,resuming,rendering,encoding,submitted,generating,post_processing,uploading,done" doc:"What the job is doing. The phase of every job that has ended is done."`
 	ProgressMessage      *string      `json:"progress_message" doc:"A sentence for people."`
 	ETASeconds           *float64     `json:"eta_seconds" doc:"Estimated seconds until the job is done."`
 	EstimatedWaitSeconds *float64     `json:"estimated_wait_seconds" doc:"Estimated seconds until a worker starts the job. Null once one has."`
@@ -35,7 +35,8 @@ type Summary struct {
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
 	Time                 *TimeSpent   `json:"time,omitempty" doc:"Where the time of this run went. The parts add up to the total. Only of a job that has ended."`
-	CostUSD              *float64     `json:"cost_usd" doc:"The cost of the job in US dollars."`
+	CostUSD              *float64     `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool had no price."`
+	EstimatedCostUSD     *float64     `json:"estimated_cost_usd" doc:"What the job was expected to cost when it was submitted, in US dollars. Null if that is unknown."`
 	FailureReason        *string      `json:"failure_reason" doc:"A sentence that says why the job failed."`
 	CreatedAt            time.Time    `json:"created_at"`
 	StartedAt            *time.Time   `json:"started_at" doc:"When the first worker of this run started."`
@@ -43,9 +44,10 @@ type Summary struct {
 	DeletedAt            *time.Time   `json:"deleted_at,omitempty" doc:"When the job was deleted: its prompt, its files and its texts are gone. Only of a deleted job."`
 	AtMostOnce           bool         `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	ConstraintState
-	Deadline  *Deadline    `json:"deadline,omitempty" doc:"What is expected of finish_by, as things are now. Only of a job that has not ended."`
-	Draft     *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
+	Deadline   *Deadline    `json:"deadline,omitempty" doc:"What is expected of finish_by, as things are now. Only of a job that has not ended."`
+	Draft      *Draft       `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues  models.JobID `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
+	ReusedFrom models.JobID `json:"reused_from,omitempty" doc:"Id of the equal job whose result this one has. That job can be deleted since."`
 	Given
 }
 
@@ -148,9 +150,19 @@ func (r *Summaries) OfJobs(ctx context.Context, p jobs.Principal, rows []*models
 	if err != nil {
 		return nil, err
 	}
+	costs, err := edges.Costs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	all := make([]*Summary, 0, len(rows))
 	for _, job := range rows {
 		s := summarize(job)
+		if usd := costs[job.ID].USD; usd != nil {
+			s.CostUSD = new(usd.InexactFloat64())
+		}
+		if job.EstimatedUSD != nil {
+			s.EstimatedCostUSD = new(job.EstimatedUSD.InexactFloat64())
+		}
 		s.EstimatedWaitSeconds = estimates[job.ID].WaitSeconds
 		s.Deadline = DeadlineOf(estimates[job.ID].Deadline)
 		// It grows by itself until then, and an unchanged job must have an unchanged answer: see If-None-Match.
@@ -208,7 +220,7 @@ func summarize(job *models.Job) *Summary {
 	s := &Summary{
 		JobID: job.ID, Model: job.Model, Status: strings.ToLower(string(job.Status)), ProgressPct: job.Percent,
 		Phase:           strings.ToLower(string(job.Phase)),
-		ProgressMessage: lo.EmptyableToPtr(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce,
+		ProgressMessage: lo.EmptyableToPtr(job.Progress.Message), AttemptNo: job.AttemptNo, MaxAttempts: job.MaxAttempts, AtMostOnce: job.AtMostOnce, ReusedFrom: job.ReusedFrom,
 		ConstraintState: ConstraintStateOf(job), Given: GivenOf(job),
 		DurationSec: videoSeconds(job.Params), FailureReason: lo.EmptyableToPtr(job.FailureReason),
 		CreatedAt: job.CreatedAt.UTC(), StartedAt: KnownTime(job.StartedAt), CompletedAt: KnownTime(job.CompletedAt),

@@ -17,11 +17,11 @@ func TestSummary_ShowsTheJob(t *testing.T) {
 		CompletedAt: time.Unix(2, 0),
 	}
 	copytest.Fields(t, job, copytest.Left{
-		"OfJobs shows it":                    "DraftSteps KeptUntil Continues PreviewID ResultID",
+		"OfJobs shows it":                    "EstimatedUSD DraftSteps KeptUntil Continues PreviewID ResultID",
 		"a webhook shows it":                 "AccountID Run WorkflowID",
-		"it is secret":                       "RequestDigest Handle",
-		"the client has it from its request": "Type Tier Priority CallbackURL IdempotencyKey RetryPolicy RunAt ExpiresAt Region RequireRegion TimeoutSeconds TakesID",
-		"GraphQL shows it": `CreatedBy ModelVersion Alias Lane Traceparent LatestCheckpointID WastedGPUSeconds Output FailureClass
+		"it is secret":                       "RequestDigest ReuseDigest ReuseRefs Handle",
+		"the client has it from its request": "Type Tier Priority CallbackURL IdempotencyKey RetryPolicy RunAt ExpiresAt Region RequireRegion TimeoutSeconds TakesID Reuse Fallback",
+		"GraphQL shows it": `Routes CreatedBy ModelVersion Alias Lane Traceparent LatestCheckpointID WastedGPUSeconds Output FailureClass
 			CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt PredictedWaitSeconds PredictedSeconds WaitedSeconds
 			PausedSeconds BackoffSeconds DelayedSeconds Step TotalSteps Frame TotalFrames UpdatedAt`,
 		"it decides where and when the job runs": `Requeued QueueOrder EstimatedGPUSeconds TimeClass SlackUntil BlockedBy Failures Crashes GPURank

@@ -60,7 +60,7 @@ func TestSummarize(t *testing.T) {
 			"waited_seconds": 0.0, "ran_seconds": 0.0,
 			"job_id": string(job.ID), "model": "testcard", "status": "queued", "progress_pct": 0.0, "phase": "waiting", "progress_message": nil,
 			"eta_seconds": nil, "estimated_wait_seconds": nil, "attempt_no": 0.0, "max_attempts": 5.0,
-			"result_url": nil, "thumbnail_url": nil, "preview_url": nil, "duration_sec": 1.0, "processing_time_ms": nil, "cost_usd": nil,
+			"result_url": nil, "thumbnail_url": nil, "preview_url": nil, "duration_sec": 1.0, "processing_time_ms": nil, "cost_usd": 0.0, "estimated_cost_usd": nil,
 			"failure_reason": nil, "started_at": nil, "completed_at": nil,
 			"user_id": nil, "metadata": nil,
 		}, got)
@@ -124,7 +124,7 @@ func TestSummarize(t *testing.T) {
 		all, err := wire.New(s.Reads).OfJobs(t.Context(), jobs.Host, rows, s.Base, time.Hour)
 
 		require.NoError(t, err)
-		require.Equal(t, int64(1), count.N.Load())
+		require.Equal(t, int64(2), count.N.Load(), "their files, and their costs")
 		for i, s := range all {
 			require.Equal(t, rows[i].ID, s.JobID)
 			require.NotNil(t, s.ResultURL)

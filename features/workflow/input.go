@@ -36,6 +36,9 @@ type Node struct {
 	// After are the keys of nodes that must end first, in addition to those whose results Job uses.
 	After           []string
 	OnParentFailure models.FailurePolicy
+	// Continues is the key of an approval of drafts, or "". The node continues the draft that is picked:
+	// Job has neither a prompt nor params.
+	Continues string
 	// Job is what the node submits. It has no idempotency key.
 	Job submit.Submission
 }
@@ -88,9 +91,33 @@ func (in *Input) check() error {
 		n.OnParentFailure = cmp.Or(n.OnParentFailure, models.FailureCascade)
 		seen[n.Key] = true
 	}
+	if err := in.checkContinues(seen); err != nil {
+		return err
+	}
 	if in.Output != "" && !seen[in.Output] {
 		return apierror.Invalid("output", "The workflow's output is the node %s, which does not exist.",
 			text.Clip(text.Printable(in.Output), MaxKey))
+	}
+	return nil
+}
+
+// checkContinues checks that each node continues another one, which no other node does.
+func (in *Input) checkContinues(known map[string]bool) error {
+	continued := map[string]string{}
+	for i := range in.Jobs {
+		n := &in.Jobs[i]
+		approval := n.Continues
+		switch {
+		case approval == "":
+			continue
+		case !known[approval] || approval == n.Key:
+			return apierror.Invalid("jobs."+n.Key+".continues", "The node %s continues %s: name another node, an approval of drafts.", n.Key,
+				text.Clip(text.Printable(approval), MaxKey))
+		case continued[approval] != "":
+			return apierror.Invalid("jobs."+n.Key+".continues", "The nodes %s and %s continue %s: a draft is continued once.", continued[approval],
+				n.Key, approval)
+		}
+		continued[approval] = n.Key
 	}
 	return nil
 }

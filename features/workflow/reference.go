@@ -16,8 +16,8 @@ import (
 // placeholder matches {{key.output}}. Other text in braces is left as it is.
 var placeholder = regexp.MustCompile(`\{\{\s*([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)\s*\}\}`)
 
-// files are the outputs of a node that are files. Output, the other one, is JSON.
-var files = []string{"video", "lastFrame", "firstFrame", "thumbnail"}
+// files are the outputs of a node that are files; a draft counts as one. Output, the other one, is JSON.
+var files = []string{"video", "lastFrame", "firstFrame", "thumbnail", "draft"}
 
 // use is what a placeholder names: the node's key, and which of its outputs, with the path in it.
 type use struct {
@@ -38,7 +38,7 @@ func (r references) parse(inside string) (u use, err error) {
 		u = use{inside[:end], inside[end+1:]}
 		first, _, _ := strings.Cut(u.output, ".")
 		if first != "output" && !slices.Contains(files, u.output) {
-			return u, fmt.Errorf("{{%s}}: a node has the outputs video, lastFrame, firstFrame, thumbnail and output", clip(inside))
+			return u, fmt.Errorf("{{%s}}: a node has the outputs video, lastFrame, firstFrame, thumbnail, draft and output", clip(inside))
 		}
 		return u, nil
 	}

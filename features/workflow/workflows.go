@@ -56,6 +56,9 @@ func (in *Input) resolve() (uses [][]use, order []int, err error) {
 		if uses[i], err = names.uses(&in.Jobs[i]); err != nil {
 			return nil, nil, err
 		}
+		if key := in.Jobs[i].Continues; key != "" {
+			uses[i] = append(uses[i], use{key, "pick"})
+		}
 	}
 	order, err = in.arrange(uses)
 	return uses, order, err
@@ -105,9 +108,15 @@ func (w *Workflows) graph(ctx context.Context, p jobs.Principal, in *Input) (*su
 		if node.Digest, err = digest(n, uses[i], nodes); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(whole, "%q %q %s %x\n", n.Key, n.After, n.OnParentFailure, node.Digest)
-		if was := earlier[n.Key]; was != nil && string(was.Digest) == string(node.Digest) {
-			node.JobID, node.Reused = was.JobID, true
+		fmt.Fprintf(whole, "%q %q %s %x %t\n", n.Key, n.After, n.OnParentFailure, node.Digest, n.Job.Reuse)
+		nodes[n.Key] = node
+		g.Nodes = append(g.Nodes, node)
+	}
+	takeOver(g.Nodes, earlier)
+	for position, i := range order {
+		n, node := &in.Jobs[i], g.Nodes[position]
+		if n.Continues != "" {
+			node.Continues = nodes[n.Continues].JobID
 		}
 		for _, key := range n.After {
 			node.Parents = append(node.Parents, nodes[key].JobID)
@@ -117,8 +126,6 @@ func (w *Workflows) graph(ctx context.Context, p jobs.Principal, in *Input) (*su
 		if err != nil {
 			return nil, err
 		}
-		nodes[n.Key] = node
-		g.Nodes = append(g.Nodes, node)
 	}
 	g.Workflow.RequestDigest = whole.Sum(nil)
 	return g, nil
@@ -142,7 +149,9 @@ func (in *Input) tolerated() map[string]bool {
 // uses.
 func digest(n *Node, uses []use, nodes map[string]*submit.GraphNode) ([]byte, error) {
 	sum := sha256.New()
-	if err := json.NewEncoder(sum).Encode(n.Job); err != nil {
+	job := n.Job
+	job.Reuse = false // the work is the same
+	if err := json.NewEncoder(sum).Encode(job); err != nil {
 		return nil, fmt.Errorf("encode the node %s: %w", n.Key, err)
 	}
 	for _, u := range uses {
@@ -151,8 +160,40 @@ func digest(n *Node, uses []use, nodes map[string]*submit.GraphNode) ([]byte, er
 	return sum.Sum(nil), nil
 }
 
-// reusable returns the nodes of an earlier workflow whose results are there, by their keys.
-func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.WorkflowID) (map[string]*models.WorkflowNode, error) {
+// takeOver takes over the nodes that an earlier workflow completed and that stand for the same work. A
+// draft or an approval without a result is taken over with all nodes after it, or not at all.
+func takeOver(nodes []*submit.GraphNode, earlier map[string]*models.DoneNode) {
+	same := func(n *submit.GraphNode) *models.DoneNode {
+		if was := earlier[n.Key]; was != nil && string(was.Digest) == string(n.Digest) {
+			return was
+		}
+		return nil
+	}
+	users := map[string]int{}
+	for _, n := range slices.Backward(nodes) {
+		was := same(n)
+		if was != nil && (!was.Spent || users[n.Key] == allTaken) {
+			n.JobID, n.Reused = was.JobID, true
+		}
+		for _, key := range n.After {
+			if !n.Reused {
+				users[key] = someNew
+			} else if users[key] == 0 {
+				users[key] = allTaken
+			}
+		}
+	}
+}
+
+// What is known of the nodes after a node: all are taken over, or some are not.
+const (
+	allTaken = iota + 1
+	someNew
+)
+
+// reusable returns the nodes of an earlier workflow that are COMPLETED, by their keys, without those whose
+// results are gone.
+func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.WorkflowID) (map[string]*models.DoneNode, error) {
 	if id == "" {
 		return nil, nil
 	}
@@ -168,10 +209,14 @@ func (w *Workflows) reusable(ctx context.Context, p jobs.Principal, id models.Wo
 		return nil, apierror.Wrap(err, "read the nodes of workflow %s", id)
 	}
 	known := w.Catalogue.Current()
-	usable := map[string]*models.WorkflowNode{}
+	usable := map[string]*models.DoneNode{}
 	for _, n := range done {
-		if model := known.At(n.Model, n.ModelVersion); n.ResultID != "" || model != nil && !model.RequiresVideo() {
-			usable[n.Key] = &n.WorkflowNode
+		model := known.At(n.Model, n.ModelVersion)
+		if current, err := known.Model(n.Model); err == nil && n.Draft && current.Version != n.ModelVersion {
+			n.Spent = true // another version cannot continue it
+		}
+		if n.Spent || n.Draft || n.ResultID != "" || model != nil && !model.RequiresVideo() {
+			usable[n.Key] = n
 		}
 	}
 	return usable, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/agent/redact"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 // Agent is one registered worker.
@@ -101,12 +102,24 @@ func (a *Agent) run(ctx context.Context) error {
 		return err
 	}
 	watching.Go(func() { a.listen(ctx) })
+	if engine := a.config.Engine; engine != nil {
+		watching.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-engine.Leave():
+				a.going.drain(time.Time{})
+			}
+		})
+	}
 	return a.serve(ctx)
 }
 
 // serve runs one job after another until the worker drains.
 func (a *Agent) serve(ctx context.Context) error {
 	for {
+		if a.engineAway(ctx) {
+			break
+		}
 		g, err := a.ask(ctx)
 		if client.ErrorCode(err) == client.CodeUnauthenticated {
 			return a.errEnded()
@@ -130,6 +143,20 @@ func (a *Agent) serve(ctx context.Context) error {
 	a.leave(ctx)
 	a.log.Info("agent left")
 	return nil
+}
+
+// engineAway reports whether the worker's engine takes no job now. The worker then leaves: it
+// would only hold a job that others can do.
+func (a *Agent) engineAway(ctx context.Context) bool {
+	if a.config.Engine == nil || closed(a.going.draining) {
+		return false
+	}
+	err := a.config.Engine.Ready(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.log.Info("the worker leaves", "reason", err)
+		a.going.drain(time.Time{})
+	}
+	return err != nil && ctx.Err() == nil
 }
 
 // errEnded explains that the control plane no longer accepts the token of this worker.
@@ -175,8 +202,8 @@ func (a *Agent) leave(ctx context.Context) {
 func (a *Agent) register(ctx context.Context, models []string) error {
 	c := a.config
 	in := client.RegisterWorkerInput{
-		Provider: c.Provider, ProviderInstanceId: c.InstanceID, Slot: &c.Slot, GpuCount: new(c.gpuCount()), PoolId: optional(c.PoolID),
-		Region: c.Region, Zone: optional(c.Zone), GpuType: c.GPUType, CapacityClass: c.CapacityClass,
+		Provider: c.Provider, ProviderInstanceId: c.InstanceID, Slot: &c.Slot, GpuCount: new(c.gpuCount()), PoolId: client.Optional(c.PoolID),
+		Region: c.Region, Zone: client.Optional(c.Zone), GpuType: c.GPUType, CapacityClass: c.CapacityClass,
 		Models: models, WarmModels: a.runtimes.Warm(), AgentVersion: c.Version,
 	}
 	for failures := 1; ; failures++ {
@@ -213,7 +240,7 @@ func (a *Agent) register(ctx context.Context, models []string) error {
 		}
 		a.log.Warn("could not register the worker, retrying", "error", err)
 		a.waiting.Store(new(err.Error()))
-		if err := pause(ctx, delay(err, failures)); err != nil {
+		if err := pause.For(ctx, delay(err, failures)); err != nil {
 			return err
 		}
 	}

@@ -145,7 +145,7 @@ func TestLease(t *testing.T) {
 			synctest.Wait()
 			at := len(f.of("reportProgress", "releaseJob", "failJob", "completeJob", "commitCheckpoint"))
 
-			require.Equal(t, "cancel", <-f.model.orders)
+			require.Equal(t, "cancel, keep", <-f.model.orders)
 			require.NoDirExists(t, order.Workdir)
 			time.Sleep(time.Minute) // the bubble's clock
 			require.Len(t, f.of("reportProgress", "releaseJob", "failJob", "completeJob", "commitCheckpoint"), at)
@@ -184,7 +184,7 @@ func TestLease(t *testing.T) {
 			drain(f.model.orders)
 			time.Sleep(2 * time.Minute) // the bubble's clock
 
-			require.Contains(t, drain(f.model.orders), "cancel")
+			require.Contains(t, drain(f.model.orders), "cancel, keep")
 		})
 	})
 }

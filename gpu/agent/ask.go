@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 // leaseWait is how long one request for a job waits on the server, in seconds.
@@ -57,7 +58,7 @@ func (a *Agent) ask(ctx context.Context) (*grant, error) {
 		failures++
 		a.log.Debug("could not ask for a job", "error", err, "failures", failures)
 		// The next round notices the end of asking.
-		_ = pause(asking, delay(err, failures))
+		_ = pause.For(asking, delay(err, failures))
 	}
 }
 

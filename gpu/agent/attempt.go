@@ -23,6 +23,9 @@ type attempt struct {
 	// giveWay receives when the control plane asks for a checkpoint and the job.
 	giveWay chan struct{}
 
+	// adopted is the newest handle of the attempt, once its render has ended.
+	adopted string
+
 	progress *reporter
 	logs     *logStream
 }

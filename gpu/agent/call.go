@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -27,18 +26,6 @@ const (
 func backoff(failures int) time.Duration {
 	d := 250 * time.Millisecond << min(max(failures-1, 0), 5)
 	return d - rand.N(d/2)
-}
-
-// pause waits for d, or returns the cause of ctx's end.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }
 
 // theirFault reports whether a call failed for a temporary reason: the network
@@ -67,13 +54,4 @@ func gone(err error) bool {
 		return true
 	}
 	return false
-}
-
-// optional returns nil for a zero value, which a request leaves out.
-func optional[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
 }

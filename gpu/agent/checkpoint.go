@@ -161,7 +161,7 @@ func (t *attempt) save(ctx context.Context, c *taken) (err error) {
 	err = t.fenced(ctx, func(ctx context.Context) (*client.HeartbeatPayload, error) {
 		return t.api.CommitCheckpoint(ctx, client.CommitCheckpointInput{
 			AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken,
-			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: optional(c.cost.Seconds()),
+			Object: *object, Step: c.Step, Percent: c.Percent, DurationSeconds: client.Optional(c.cost.Seconds()),
 		})
 	})
 	if err != nil {

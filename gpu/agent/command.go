@@ -30,7 +30,8 @@ type settings struct {
 	models, runtimes, outboundExcept                      []string
 	outboundLoopback                                      bool
 	workDir, log, qualityGate, compression, notices       string
-	audience                                              string
+	audience, engineSecrets                               string
+	enginePatience                                        time.Duration
 	workers, gpusPerWorker                                int
 	health                                                string
 	notice, grace, exitWhenIdle                           time.Duration
@@ -45,7 +46,8 @@ func Command(version string) *cobra.Command {
 		Use:   "agent",
 		Short: "Run a worker: lease jobs, render them and upload the results",
 		Long: `agent registers this machine as a worker, leases one job at a time and renders it
-with a runtime. On SIGTERM, SIGINT, a notice of preemption or a drain it saves a
+with a runtime. If its pool lists engines, the agent drives them instead: one worker for
+each. On SIGTERM, SIGINT, a notice of preemption or a drain it saves a
 checkpoint, releases the job so that another worker can continue it, and exits. A second
 signal makes it exit at once.
 
@@ -63,7 +65,7 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.key, "key", "", "key with the role WORKER (prefer REELAY_API_KEY: other users can see this flag)")
 	flags.StringVar(&s.data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.StringVar(&s.caFile, "ca-file", "", "PEM file of certificates to trust besides the system's")
-	flags.StringVar(&s.provider, "provider", "static", "provider of this machine")
+	flags.StringVar(&s.provider, "provider", staticProvider, "provider of this machine")
 	flags.StringVar(&s.instanceID, "instance-id", "",
 		"id of this machine at its provider (default: the host name and digits that no other machine or pod has; with gce the host name)")
 	flags.StringVar(&s.pool, "pool", "", "name or id of the pool that the worker belongs to; the agent waits until it exists")
@@ -75,6 +77,8 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 	flags.StringVar(&s.as, "capacity-class", "SPOT", "SPOT if the machine can be preempted, else ON_DEMAND")
 	flags.StringSliceVar(&s.models, "models", nil, "models to serve (default: all that the runtimes offer)")
 	flags.StringArrayVar(&s.runtimes, "runtime", nil, "a runtime as 'name=command …'; may be repeated (default: those built in)")
+	flags.StringVar(&s.engineSecrets, "engine-secrets", "", "YAML file of the headers and certificates that the pool's engines need")
+	flags.DurationVar(&s.enginePatience, "engine-patience", 2*time.Minute, "how long an engine may not answer before its job goes elsewhere")
 	flags.StringVar(&s.workDir, "work-dir", filepath.Join(os.TempDir(), "reelay-agent"), "folder for the files of the current job")
 	flags.StringVar(&s.log, "log", "text", "format of the log: text or json")
 	flags.StringVar(&s.qualityGate, "quality-gate", "on", "whether to check videos before delivery, with ffmpeg: on or off")
@@ -136,6 +140,9 @@ REELAY_QUALITY_GATE, REELAY_OUTBOUND_LOOPBACK and REELAY_OUTBOUND_EXCEPT.`,
 			}
 		}
 		config.Notices = s.watch(ctx, config)
+		if driven, err := s.drive(ctx, config); driven || err != nil {
+			return err
+		}
 		return runAll(ctx, config, layout)
 	}
 	return command
@@ -176,7 +183,7 @@ func fromEnvironment(command *cobra.Command, lookup func(string) (string, bool))
 	fill("outbound-except", "REELAY_OUTBOUND_EXCEPT")
 	for _, flag := range []string{
 		"data", "provider", "instance-id", "pool", "region", "zone", "gpu-type", "workers", "gpus-per-worker", "capacity-class", "models",
-		"runtime", "work-dir", "log",
+		"runtime", "work-dir", "log", "engine-secrets", "engine-patience",
 		"identity-audience", "notices", "notice", "grace", "exit-when-idle", "health", "stop-grace", "hang-timeout", "load-timeout", "give-up",
 	} {
 		fill(flag, "REELAY_AGENT_"+strings.ToUpper(strings.ReplaceAll(flag, "-", "_")))
@@ -252,6 +259,7 @@ func (s settings) checkTimes() error {
 		{"hang-timeout", s.hangTimeout, "1s", "5h"},
 		{"load-timeout", s.loadTimeout, "1s", "5h"},
 		{"give-up", s.giveUp, "1s", "24h"},
+		{"engine-patience", cmp.Or(s.enginePatience, 2*time.Minute), "1s", "1h"},
 	} {
 		least, _ := time.ParseDuration(t.least)
 		most, _ := time.ParseDuration(t.most)

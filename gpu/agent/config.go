@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/agent/health"
 	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/gpu/runtime"
 )
 
 // Config is the configuration of one agent. A zero duration means its default.
@@ -73,10 +74,26 @@ type Config struct {
 	// CheckpointCompression is CompressAuto, CompressOff or CompressZstd.
 	CheckpointCompression string
 
+	// Engine is the server on which the worker renders, see gpu/agent/engines. Nil means that its
+	// runtimes render.
+	Engine Engine
+
 	// GPUs returns the GPUs' newest state, which heartbeats report. It must not wait.
 	GPUs func() []client.GpuSample
 
 	Log *slog.Logger
+}
+
+// Engine is what a worker asks and tells about the server on which it renders.
+type Engine interface {
+	// Ready returns why the engine takes no job now, or nil. The worker leaves if there is a reason.
+	Ready(ctx context.Context) error
+	// Leave is closed when the worker must take no more jobs.
+	Leave() <-chan struct{}
+	// Unfit records that the engine could not do a job, before the job goes back to the queue.
+	Unfit(ctx context.Context, model string, failure *runtime.Failure)
+	// Completed tells that the job that a handle names is complete: its remote copy may be deleted.
+	Completed(ctx context.Context, handle string)
 }
 
 // Notice says that the machine will be gone at the deadline.

@@ -23,6 +23,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/agent/host"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/pause"
 	"github.com/stretchr/testify/require"
 )
 
@@ -189,7 +190,7 @@ func (c *control) offer(r *http.Request, in object) (*http.Response, error) {
 	}
 	c.mu.Unlock()
 	if offered == nil {
-		if err := pause(r.Context(), time.Duration(in["waitSeconds"].(float64))*time.Second); err != nil {
+		if err := pause.For(r.Context(), time.Duration(in["waitSeconds"].(float64))*time.Second); err != nil {
 			return nil, r.Context().Err()
 		}
 	}
@@ -381,8 +382,17 @@ func (m *model) Checkpoint() error {
 	return nil
 }
 
-func (m *model) Cancel() error {
-	m.orders <- "cancel"
+func (m *model) Stored() error {
+	m.orders <- "stored"
+	return nil
+}
+
+func (m *model) Cancel(keep bool) error {
+	if keep {
+		m.orders <- "cancel, keep"
+	} else {
+		m.orders <- "cancel"
+	}
 	if !m.deaf.Load() {
 		m.messages <- &runtime.Cancelled{}
 	}

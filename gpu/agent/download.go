@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/quality"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/pause"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -91,7 +92,7 @@ func (t *attempt) fetch(ctx context.Context, a *client.Artifact, path string) er
 		if err == nil || ctx.Err() != nil || !theirFault(err) {
 			return err
 		}
-		if err := pause(ctx, delay(err, failures)); err != nil {
+		if err := pause.For(ctx, delay(err, failures)); err != nil {
 			return err
 		}
 	}

@@ -31,14 +31,31 @@ func (t *attempt) end(result *runtime.Result, err error) *grant {
 	switch {
 	case err == nil:
 		t.log.Info("job completed")
+		if engine := t.worker.config.Engine; engine != nil {
+			ctx, stop := context.WithTimeout(context.WithoutCancel(t.owned), farewellTimeout)
+			engine.Completed(ctx, t.adopted)
+			stop()
+		}
 	case t.owned.Err() != nil:
 		t.log.Warn("job given up", "reason", context.Cause(t.owned))
 	case errors.Is(err, errCancelled), errors.Is(err, errRelease), errors.Is(err, errGaveWay):
 		t.release(err)
 	default:
-		next = t.fail(describe(err))
+		next = t.failOrRelease(describe(err))
 	}
 	return next
+}
+
+// failOrRelease reports a failure. A job that this worker cannot do at the moment goes back
+// instead: it is not at fault, so the attempt must not count.
+func (t *attempt) failOrRelease(failure *runtime.Failure) *grant {
+	engine := t.worker.config.Engine
+	if engine == nil || failure.Lacks == "" && !failure.Unready {
+		return t.fail(failure)
+	}
+	engine.Unfit(t.owned, t.lease.Job.Model, failure)
+	t.release(failure)
+	return nil
 }
 
 // own refuses a result with a path that is not a file of the runtime: the file of a link may lie
@@ -176,8 +193,8 @@ func (t *attempt) fail(failure *runtime.Failure) *grant {
 		asked = time.Now()
 		answer, err = t.api.FailJob(ctx, client.FailJobInput{
 			AttemptId: t.fence.AttemptID, FencingToken: t.fence.FencingToken,
-			Class: client.FailureClass(failure.Class), Message: words.sentence, ErrorDetail: optional(words.detail),
-			RetryAfterSeconds: optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
+			Class: client.FailureClass(failure.Class), Message: words.sentence, ErrorDetail: client.Optional(words.detail),
+			RetryAfterSeconds: client.Optional(failure.RetryAfterSeconds), Log: log, LeaseNext: new(t.wantsNext()),
 		})
 		return nil, err
 	})
@@ -211,8 +228,11 @@ func (t *attempt) release(why error) {
 	t.log.Info("job released", "reason", why)
 }
 
-// wantsNext reports whether the answer may carry another lease.
-func (t *attempt) wantsNext() bool { return !closed(t.worker.going.draining) }
+// wantsNext reports whether the answer may carry another lease. An engine is first asked whether it
+// is ready for one.
+func (t *attempt) wantsNext() bool {
+	return !closed(t.worker.going.draining) && t.worker.config.Engine == nil
+}
 
 func (t *attempt) next(answer *client.EndPayload, asked time.Time) *grant {
 	if answer.Next == nil {

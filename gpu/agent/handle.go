@@ -24,6 +24,8 @@ type keeper struct {
 	// last one was sent.
 	busy  bool
 	began time.Time
+	// ack reports whether the runtime waits to hear that the newest handle is stored.
+	ack bool
 	// hurry is closed when the attempt ends: handles no longer wait for each other.
 	hurry chan struct{}
 
@@ -44,6 +46,7 @@ func (k *keeper) put(h *runtime.Handle) {
 	k.mu.Lock()
 	k.next = h
 	k.mu.Unlock()
+	k.ack = h.Ack
 	if !k.busy {
 		k.busy = true
 		go func() { k.stored <- k.store() }()
@@ -69,8 +72,9 @@ func (k *keeper) store() error {
 	})
 }
 
-// done handles the outcome of a call, and stores the handle that arrived meanwhile.
-func (k *keeper) done(err error) {
+// done handles the outcome of a call, and stores the handle that arrived meanwhile. It reports
+// whether the runtime waits to hear that its newest handle is stored, and it is.
+func (k *keeper) done(err error) (acknowledge bool) {
 	k.busy, k.known = false, err == nil
 	if err != nil && k.ctx.Err() == nil {
 		k.log.Warn("a handle was not stored", "error", err)
@@ -80,7 +84,10 @@ func (k *keeper) done(err error) {
 	k.mu.Unlock()
 	if next != nil {
 		k.put(next)
+		return false
 	}
+	acknowledge, k.ack = k.ack && err == nil, false
+	return acknowledge
 }
 
 // hasten makes the keeper store what it has at once.

@@ -47,6 +47,23 @@ func TestHandle(t *testing.T) {
 		})
 	})
 
+	t.Run("IsAcknowledgedOnceItIsStored", func(t *testing.T) {
+		t.Parallel()
+		story(t, oneJob, func(t *testing.T, f *fixture) {
+			<-f.model.started
+			f.model.messages <- &runtime.Handle{Value: "none yet", Ack: true}
+			require.Equal(t, "stored", <-f.model.orders)
+			require.Equal(t, []string{"none yet"}, f.values())
+
+			f.model.messages <- &runtime.Handle{Value: "none yet", Ack: true} // the control plane has it
+			require.Equal(t, "stored", <-f.model.orders)
+			f.model.messages <- &runtime.Handle{Value: "prediction 7"}
+			time.Sleep(2 * handleEvery)
+			require.Equal(t, []string{"none yet", "prediction 7"}, f.values())
+			require.Empty(t, f.model.orders, "it did not ask")
+		})
+	})
+
 	t.Run("IsGivenToTheNextAttempt", func(t *testing.T) {
 		t.Parallel()
 		story(t, adopting, func(t *testing.T, f *fixture) {
@@ -135,7 +152,7 @@ func TestHandle(t *testing.T) {
 			f.model.messages <- &runtime.Handle{Value: "prediction 7"}
 			time.Sleep(time.Second)
 
-			require.Equal(t, "cancel", <-f.model.orders)
+			require.Equal(t, "cancel, keep", <-f.model.orders)
 			require.Empty(t, f.of("failJob", "releaseJob", "completeJob"))
 		})
 	})

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // painter renders its environment, so that a test can look at it.
 type painter struct{}
 
-func (painter) Load(context.Context, string) error { return nil }
+func (painter) Load(context.Context, runtime.Model) error { return nil }
 
 func (painter) Render(_ context.Context, job *runtime.Job) (runtime.Result, error) {
 	job.Log("info", "painting "+job.Prompt)

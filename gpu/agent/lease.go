@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 // grant is a lease and the moment before it was requested.
@@ -68,7 +70,7 @@ func (l *attemptLease) fenced(ctx context.Context, do func(context.Context) (*cl
 		if !theirFault(err) {
 			return err
 		}
-		if err := pause(ctx, delay(err, failures)); err != nil {
+		if err := pause.For(ctx, delay(err, failures)); err != nil {
 			return err
 		}
 	}
@@ -84,3 +86,12 @@ func (l *attemptLease) lost() {
 	}
 	l.disown(errLost)
 }
+
+// The reasons to stop a render.
+var (
+	errLost      = errors.New("the lease is lost")
+	errGaveUp    = errors.New("the lease could not be renewed for too long")
+	errCancelled = errors.New("the job is cancelled")
+	errRelease   = errors.New("the job is handed over")
+	errGaveWay   = errors.New("the job gave way to one of a higher lane")
+)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 // listenAgain is about the wait before the agent subscribes again after the control plane
@@ -24,7 +25,7 @@ func (a *Agent) listen(ctx context.Context) {
 			a.handle(*directive)
 		}
 		// The next round notices the end of ctx.
-		_ = pause(ctx, listenAgain/2+rand.N(listenAgain))
+		_ = pause.For(ctx, listenAgain/2+rand.N(listenAgain))
 	}
 }
 

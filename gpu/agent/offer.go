@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/agent/host"
+	"github.com/reelay/reelay/internal/pause"
 	"github.com/reelay/reelay/internal/program"
 )
 
@@ -59,7 +60,7 @@ func (a *Agent) modelPrograms(ctx context.Context) ([]client.ModelProgram, error
 			a.log.Debug("the programs of the models are unknown", "error", err)
 			return nil, nil
 		}
-		if err := pause(ctx, delay(err, failures)); err != nil {
+		if err := pause.For(ctx, delay(err, failures)); err != nil {
 			return nil, err
 		}
 	}

@@ -123,7 +123,7 @@ func TestOutage(t *testing.T) {
 			f.comeBack()
 			time.Sleep(10 * time.Second)
 
-			require.Equal(t, "cancel", <-f.model.orders)
+			require.Equal(t, "cancel, keep", <-f.model.orders)
 			require.Len(t, f.published(), before)
 			require.Len(t, f.of("leaseJob"), 2, "the worker asks for its next job")
 		})
@@ -375,7 +375,7 @@ func TestWorkerEnded(t *testing.T) {
 			f.refuseAll(client.CodeUnauthenticated)
 
 			require.Error(t, <-f.ended)
-			require.Equal(t, []string{"cancel", "kill"}, drain(f.model.orders))
+			require.Equal(t, []string{"cancel, keep", "kill"}, drain(f.model.orders))
 			require.Empty(t, f.of("completeJob", "failJob", "releaseJob", "commitArtifact"))
 			synctest.Wait()
 		})

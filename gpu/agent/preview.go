@@ -9,6 +9,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 const (
@@ -47,7 +48,7 @@ func (v *previewer) put(p *runtime.Preview) {
 		if err := v.send(v.ctx, p); err != nil && v.ctx.Err() == nil {
 			v.log.Warn("a preview was dropped", "error", err)
 		}
-		_ = pause(v.ctx, previewEvery)
+		_ = pause.For(v.ctx, previewEvery)
 		v.sent <- struct{}{}
 	}()
 }

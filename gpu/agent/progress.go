@@ -66,9 +66,9 @@ func (r *reporter) runtime(m *runtime.Progress) {
 	}
 	r.set(func(p *client.ProgressInput) {
 		*p = client.ProgressInput{
-			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: optional(r.secrets.Clean(m.Message)),
-			Step: optional(m.Step), TotalSteps: optional(m.TotalSteps),
-			Frame: optional(m.Frame), TotalFrames: optional(m.TotalFrames), EtaSeconds: optional(m.ETASeconds),
+			Percent: m.Percent, Phase: client.Phase(m.Phase), Message: client.Optional(r.secrets.Clean(m.Message)),
+			Step: client.Optional(m.Step), TotalSteps: client.Optional(m.TotalSteps),
+			Frame: client.Optional(m.Frame), TotalFrames: client.Optional(m.TotalFrames), EtaSeconds: client.Optional(m.ETASeconds),
 		}
 	})
 }
@@ -91,7 +91,7 @@ func (r *reporter) resuming(percent float64) { r.resumed("", percent, "") }
 func (r *reporter) resumed(artifactID string, percent float64, note string) {
 	note = r.secrets.Clean(note)
 	r.set(func(p *client.ProgressInput) {
-		r.resumedFrom, r.resumedNote = optional(artifactID), optional(note)
+		r.resumedFrom, r.resumedNote = client.Optional(artifactID), client.Optional(note)
 		*p = client.ProgressInput{Percent: percent, Phase: client.PhaseResuming,
 			Message: new(fmt.Sprintf("resuming from checkpoint at %.0f %%", percent))}
 	})

@@ -135,6 +135,7 @@ func (t *attempt) follow(p host.Process, checkpoints []restorable) (*runtime.Res
 	result, err := w.run(ctx)
 	_, failed := errors.AsType[*runtime.Failure](err)
 	w.saveLast(ctx, failed)
+	t.adopted = w.handles.last
 	if err == nil && t.draftSteps() > 0 {
 		result, err = w.endDraft(ctx, result)
 	}
@@ -156,8 +157,10 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			w.worker.runtimes.Halt(config.StopGrace)
-			return nil, context.Cause(ctx)
+			cause := context.Cause(ctx)
+			_, failed := errors.AsType[*runtime.Failure](cause)
+			w.worker.runtimes.Halt(config.StopGrace, !failed && !errors.Is(cause, errCancelled))
+			return nil, cause
 		case <-w.worker.going.over:
 			return nil, errRelease
 		case <-silence.C:
@@ -174,7 +177,10 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 		case err := <-w.saver.saved:
 			w.saver.done(err)
 		case err := <-w.handles.stored:
-			w.handles.done(err)
+			if w.handles.done(err) {
+				// If the process has ended, its messages say so.
+				_ = w.process.Stored()
+			}
 		case <-w.previews.sent:
 			w.previews.done()
 		case message, ok := <-w.process.Messages():
@@ -192,7 +198,7 @@ func (w *watch) run(ctx context.Context) (*runtime.Result, error) {
 			return nil, errRelease
 		}
 		if w.gaveWay() {
-			w.worker.runtimes.Halt(config.StopGrace)
+			w.worker.runtimes.Halt(config.StopGrace, true)
 			return nil, errGaveWay
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/pause"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +30,7 @@ func refuse(times, status int) storing {
 
 // slow lets each request wait, as long as its caller does.
 func slow(d time.Duration) storing {
-	return func(r *http.Request) (*http.Response, error) { return nil, pause(r.Context(), d) }
+	return func(r *http.Request) (*http.Response, error) { return nil, pause.For(r.Context(), d) }
 }
 
 // cut breaks the connection of the first requests.

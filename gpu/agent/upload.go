@@ -14,6 +14,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/gpu/runtime"
+	"github.com/reelay/reelay/internal/pause"
 )
 
 // uploadTries is how many times the store may refuse one object.
@@ -106,7 +107,7 @@ func (u *uploader) upload(ctx context.Context, o output) (*client.UploadedObject
 				return nil, fmt.Errorf("upload the %s: %w", strings.ToLower(string(o.kind)), err)
 			}
 		}
-		if err := pause(ctx, delay(err, refused+unreachable)); err != nil {
+		if err := pause.For(ctx, delay(err, refused+unreachable)); err != nil {
 			return nil, err
 		}
 	}

@@ -33,7 +33,7 @@ func TestYield(t *testing.T) {
 			released := f.of("releaseJob")[0]
 			require.Equal(t, 25*time.Second, released.at)
 			require.Equal(t, "YIELDED", released.in["reason"])
-			require.Equal(t, []string{"cancel"}, drain(f.model.orders), "the runtime keeps the model in memory")
+			require.Equal(t, []string{"cancel, keep"}, drain(f.model.orders), "the runtime keeps the model in memory")
 			require.Len(t, f.model.loads, 1)
 		})
 	})
@@ -86,6 +86,7 @@ func TestYield(t *testing.T) {
 			synctest.Wait()
 			f.set("commitCheckpoint", func(object) (object, client.Code) { return nil, client.CodeInvalidInput })
 			f.direct(object{"action": "CHECKPOINT", "jobId": "job_1"})
+			synctest.Wait()
 			f.model.messages <- &runtime.Checkpoint{Path: file(t, order, "state"), Step: 7, Percent: 62}
 			synctest.Wait()
 

@@ -3,6 +3,8 @@ package metadata
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -75,3 +77,22 @@ func Identity(ctx context.Context, audience string) (string, error) {
 	}
 	return token, nil
 }
+
+// Token returns an access token of the machine's service account, and how long it is valid.
+func Token(ctx context.Context) (token string, valid time.Duration, err error) {
+	body, _, err := gceServer().ask(ctx, tokenTimeout, "GET", "/computeMetadata/v1/instance/service-accounts/default/token",
+		flavor...)
+	if err != nil {
+		return "", 0, fmt.Errorf("ask the metadata server for an access token: %w", err)
+	}
+	var answer struct {
+		Token   string `json:"access_token"`
+		Seconds int    `json:"expires_in"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || answer.Token == "" {
+		return "", 0, errors.New("the metadata server answered without an access token")
+	}
+	return answer.Token, time.Duration(answer.Seconds) * time.Second, nil
+}
+
+const tokenTimeout = 10 * time.Second

@@ -30,7 +30,7 @@ func (m *Loaded) check() error {
 
 func (m *Progress) check() error {
 	switch m.Phase {
-	case PhaseLoadingModel, PhaseResuming, PhaseRendering, PhaseEncoding:
+	case PhaseLoadingModel, PhaseResuming, PhaseRendering, PhaseEncoding, PhaseSubmitted, PhaseGenerating, PhasePostProcessing:
 	default:
 		return fmt.Errorf("phase is %q", m.Phase)
 	}
@@ -82,7 +82,7 @@ func (m *Cancelled) check() error { return nil }
 func (f *Failure) check() error {
 	switch f.Class {
 	case Transient, RateLimited, ProviderUnavailable, Timeout, EndpointFailed, ModelCrash, OutOfMemory,
-		CheckpointCorrupt, InvalidInput, ContentPolicy, Unauthorized:
+		CheckpointCorrupt, InvalidInput, ContentPolicy, Unauthorized, DefectiveResult:
 	default:
 		return fmt.Errorf("class is %q", f.Class)
 	}
@@ -94,6 +94,9 @@ func (f *Failure) check() error {
 	}
 	if f.RetryAfterSeconds < 0 {
 		return fmt.Errorf("retryAfterSeconds is %d", f.RetryAfterSeconds)
+	}
+	if len(f.Lacks) > maxLacks {
+		return fmt.Errorf("a lack of %d bytes; at most %d are allowed", len(f.Lacks), maxLacks)
 	}
 	return checkText(f.Message)
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,8 @@ type Handle struct {
 	// Value has at most 2,000 bytes, without NUL characters. An empty one clears the handle: the
 	// next attempt has nothing to adopt. The end of the job clears it, too.
 	Value string `json:"value"`
+	// Ack asks for the command stored, once the control plane has the handle.
+	Ack bool `json:"ack,omitempty"`
 }
 
 func (*Handle) name() string { return "handle" }
@@ -32,8 +35,25 @@ func (m *Handle) check() error {
 // gets it as Start.Handle. A newer handle replaces it, and an empty one clears it. It returns an
 // error, and stores nothing, if the value has more than 2,000 bytes or is not UTF-8 text without
 // NUL characters.
-func (j *Job) StoreHandle(value string) error {
-	handle := &Handle{Value: value}
+func (j *Job) StoreHandle(value string) error { return j.sendHandle(&Handle{Value: value}) }
+
+// KeepHandle stores a handle as StoreHandle does, and returns when the control plane has it. Work
+// that begins afterwards is not lost with this process. It returns ctx's error if ctx ends first.
+func (j *Job) KeepHandle(ctx context.Context, value string) error {
+	stored := make(chan struct{})
+	j.server.awaitStored(stored)
+	if err := j.sendHandle(&Handle{Value: value, Ack: true}); err != nil {
+		return err
+	}
+	select {
+	case <-stored:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (j *Job) sendHandle(handle *Handle) error {
 	if err := handle.check(); err != nil {
 		return fmt.Errorf("store a handle: %w", err)
 	}

@@ -179,12 +179,17 @@ func (p *Process) Checkpoint() error {
 }
 
 // Cancel asks the runtime to cancel the job. The answer is Cancelled, or another
-// end of the job if that comes first.
-func (p *Process) Cancel() error {
-	return p.order(command{Cancel: &struct{}{}}, func() error {
+// end of the job if that comes first. If keep is set, work that the job's handle names goes on.
+func (p *Process) Cancel(keep bool) error {
+	return p.order(command{Cancel: &Cancel{Keep: keep}}, func() error {
 		p.requested.cancel = true
 		return nil
 	})
+}
+
+// Stored answers a Handle that asks for it: the control plane has the handle.
+func (p *Process) Stored() error {
+	return p.order(command{Stored: &struct{}{}}, func() error { return nil })
 }
 
 // Shutdown asks the runtime to end, waits for it, and kills it when ctx ends. It

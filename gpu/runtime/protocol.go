@@ -20,6 +20,7 @@ const (
 	maxCount  = math.MaxInt32
 
 	maxVersion = 100    // bytes of the version of a model
+	maxLacks   = 300    // bytes of what a worker lacks
 	maxFetch   = 86_400 // seconds
 )
 
@@ -32,6 +33,10 @@ const (
 	PhaseResuming     Phase = "RESUMING"
 	PhaseRendering    Phase = "RENDERING"
 	PhaseEncoding     Phase = "ENCODING"
+	// The phases of a job at a hosted provider.
+	PhaseSubmitted      Phase = "SUBMITTED"
+	PhaseGenerating     Phase = "GENERATING"
+	PhasePostProcessing Phase = "POST_PROCESSING"
 )
 
 // MaxOutput is the largest output of a job that the control plane stores, in bytes.
@@ -55,10 +60,12 @@ const (
 	InvalidInput      FailureClass = "INVALID_INPUT"
 	ContentPolicy     FailureClass = "CONTENT_POLICY"
 	Unauthorized      FailureClass = "UNAUTHORIZED"
+	// SubmitUnknown is for a paid submit that was not answered, of which nobody can say whether it began.
+	SubmitUnknown FailureClass = "SUBMIT_UNKNOWN"
 )
 
-// DefectiveResult is the class of a video that the agent refused. A runtime cannot
-// report it.
+// DefectiveResult is the class of a result that is not what the job asked for. The agent checks
+// videos itself. A runtime reports what only it can see, such as the film of another job.
 const DefectiveResult FailureClass = "DEFECTIVE_RESULT"
 
 // Start is the order to do one job. It ends with exactly one Result, Failure or
@@ -121,8 +128,16 @@ type command struct {
 	Load       *Model    `json:"load,omitempty"`
 	Start      *Start    `json:"start,omitempty"`
 	Checkpoint *struct{} `json:"checkpoint,omitempty"`
-	Cancel     *struct{} `json:"cancel,omitempty"`
+	Cancel     *Cancel   `json:"cancel,omitempty"`
+	Stored     *struct{} `json:"stored,omitempty"`
 	Shutdown   *struct{} `json:"shutdown,omitempty"`
+}
+
+// Cancel is the order to stop the job.
+type Cancel struct {
+	// Keep means that the job goes on elsewhere: work that its handle names must not be stopped,
+	// since another worker adopts it.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // Message is a message from a runtime. The types below with these methods
@@ -257,6 +272,11 @@ type Failure struct {
 	// Detail helps to find the cause, such as a stack trace.
 	Detail            string `json:"detail,omitempty"`
 	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"`
+	// Lacks is what this worker lacks for the model, such as a file of weights, or "". The worker
+	// gets no more jobs of the model until that changes.
+	Lacks string `json:"lacks,omitempty"`
+	// Unready means that this worker can do no job at the moment, whatever the model.
+	Unready bool `json:"unready,omitempty"`
 }
 
 // Failf returns a Failure with a formatted message.

@@ -21,7 +21,7 @@ const (
 // a *Failure is reported as MODEL_CRASH.
 type Handler interface {
 	// Load loads a model into memory, where it stays.
-	Load(ctx context.Context, model string) error
+	Load(ctx context.Context, model Model) error
 	// Render runs a job. It must return soon after ctx ends, with any error.
 	Render(ctx context.Context, job *Job) (Result, error)
 }
@@ -36,7 +36,7 @@ type Job struct {
 
 	server   *server
 	asked    chan struct{}
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 	reported Progress
 	when     time.Time
 	mu       sync.Mutex
@@ -81,7 +81,14 @@ type server struct {
 	err     error         // of the output
 	job     *Job          // nil between jobs
 	over    chan struct{} // closed when no load or job is running
+	stored  chan struct{} // closed when the newest handle is stored; nil if none waits for that
 }
+
+// ErrCancelled is the cause of the end of a job's context if the job itself was cancelled, and not
+// just moves to another worker: work outside this process must be stopped.
+var ErrCancelled = errors.New("the job was cancelled")
+
+var errMoves = errors.New("the job goes on elsewhere")
 
 // Serve speaks the protocol for a runtime until the agent sends shutdown or in
 // ends, and then cancels the running job. It returns an error if the agent breaks
@@ -135,17 +142,17 @@ func (s *server) obey(ctx context.Context, c command) error {
 	switch {
 	case c.Load != nil:
 		return s.begin(nil, func() Message {
-			if err := s.handler.Load(ctx, c.Load.Name); err != nil {
+			if err := s.handler.Load(ctx, *c.Load); err != nil {
 				return asFailure(err)
 			}
 			return &Loaded{Model: c.Load.Name}
 		})
 	case c.Start != nil:
-		jobCtx, cancel := context.WithCancel(ctx)
+		jobCtx, cancel := context.WithCancelCause(ctx)
 		asked := make(chan struct{}, 1)
 		job := &Job{Start: *c.Start, CheckpointAsked: asked, server: s, asked: asked, cancel: cancel}
 		return s.begin(job, func() Message {
-			defer cancel()
+			defer cancel(nil)
 			return end(jobCtx, job, s.handler)
 		})
 	}
@@ -159,10 +166,21 @@ func (s *server) obey(ctx context.Context, c command) error {
 		case s.job.asked <- struct{}{}:
 		default:
 		}
+	case c.Cancel != nil && c.Cancel.Keep:
+		s.job.cancel(errMoves)
 	case c.Cancel != nil:
-		s.job.cancel()
+		s.job.cancel(ErrCancelled)
+	case c.Stored != nil && s.stored != nil:
+		close(s.stored)
+		s.stored = nil
 	}
 	return nil
+}
+
+func (s *server) awaitStored(stored chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored = stored
 }
 
 // begin runs work in a goroutine and sends the message that it returns.
@@ -211,6 +229,9 @@ func asFailure(err error) *Failure {
 	}
 	clipped := *failure
 	clipped.Message = clip(failure.Message)
+	if len(clipped.Lacks) > maxLacks {
+		clipped.Lacks = strings.ToValidUTF8(clipped.Lacks[:maxLacks], "")
+	}
 	if cut := len(failure.Detail) - maxDetail; cut > 0 {
 		clipped.Detail = strings.ToValidUTF8(failure.Detail[cut:], "")
 	}

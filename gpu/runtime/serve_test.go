@@ -15,9 +15,9 @@ import (
 // model is a Handler that does what the prompt says.
 type model struct{}
 
-func (model) Load(_ context.Context, name string) error {
-	if name != "m" {
-		return runtime.Failf(runtime.InvalidInput, "There is no model %q.", name)
+func (model) Load(_ context.Context, asked runtime.Model) error {
+	if asked.Name != "m" {
+		return runtime.Failf(runtime.InvalidInput, "There is no model %q.", asked.Name)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 				require.NoError(t, p.Checkpoint())
 				checkpoint, _ := next(t, p)
 				require.Equal(t, &runtime.Checkpoint{Path: "/work/c", Step: 3, Percent: 30}, checkpoint)
-				require.NoError(t, p.Cancel())
+				require.NoError(t, p.Cancel(false))
 			}
 			message, open := next(t, p)
 			require.True(t, open, p.Tail())

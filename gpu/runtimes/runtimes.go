@@ -9,6 +9,7 @@ import (
 	program "github.com/reelay/reelay/gpu/runtimes/command"
 	"github.com/reelay/reelay/gpu/runtimes/drill"
 	"github.com/reelay/reelay/gpu/runtimes/httpcall"
+	"github.com/reelay/reelay/gpu/runtimes/remote/kinds"
 	"github.com/reelay/reelay/gpu/runtimes/stitch"
 	"github.com/reelay/reelay/gpu/runtimes/testcard"
 	"github.com/reelay/reelay/internal/outbound"
@@ -28,6 +29,7 @@ func Command() *cobra.Command {
 		serve(drill.Name, "Rehearse renders for the agent at the other end of the standard input and output", drill.Run),
 		serve(program.Name, "Run programs for the agent at the other end of the standard input and output", program.Run),
 		httpCommand(),
+		kinds.Command(),
 		&cobra.Command{
 			Use:   "stitch JOB",
 			Short: "Join clips to one video, as the job in a file says",

@@ -96,6 +96,8 @@ func public(ctx context.Context, err error) *apierror.Error {
 		return e
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was cut short.")
+	case postgres.IsClosedAccount(err):
+		return apierror.ErrAccountClosed
 	case postgres.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached, or is busy", "error", err)
 		return apierror.Outage(postgres.IsBusy(err), postgres.Answers(err))

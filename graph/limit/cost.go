@@ -2,6 +2,7 @@ package limit
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -80,6 +81,9 @@ func (m measure) selection(selection ast.Selection) Size {
 	return Size{}
 }
 
+// summing are the fields that sum up many rows.
+var summing = []string{"jobTotals", "costs", "reports", "statement", "usage"}
+
 // field returns the size of a field and everything below it. Each field below a list
 // has a price. Outside lists only nested lists have one.
 func (m measure) field(f *ast.Field) Size {
@@ -91,7 +95,7 @@ func (m measure) field(f *ast.Field) Size {
 	if f.Name == "totalCount" {
 		all.looks += query.CountPrice
 	}
-	if f.Name == "jobTotals" {
+	if slices.Contains(summing, f.Name) {
 		all.looks += query.TotalsPrice
 	}
 	if m.filters(f) {
@@ -131,6 +135,9 @@ func (m measure) rows(field *ast.Field) int {
 		first, err := strconv.Atoi(fmt.Sprint(field.ArgumentMap(m.variables)["first"]))
 		if err != nil {
 			return paging.Max
+		}
+		if field.Name == "costs" { // its rows are a list below it, which counts as guessedList
+			return min(max(first, 1), query.MaxCostRows/guessedList)
 		}
 		return min(max(first, 1), paging.Max)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/costs"
 	"github.com/reelay/reelay/models/schedules"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/samber/lo"
@@ -92,6 +93,7 @@ type Loaders struct {
 	Accounts       Loader[models.AccountID, *models.Account]
 	GPUs           Loader[models.WorkerID, []*models.GPUState]
 	GPUHistory     Loader[models.WorkerID, *capacity.GPUHistory]
+	WorkerCosts    Loader[models.WorkerID, *costs.WorkerCost]
 	Pools          Loader[models.PoolID, *query.PoolStatus]
 	CurrentJobs    Loader[models.WorkerID, *models.Job]
 	Parents        Loader[*models.Job, []*models.Job]
@@ -101,6 +103,7 @@ type Loaders struct {
 	WebhookTries   Loader[*webhooks.Delivery, []*webhooks.Try]
 	Estimates      Loader[*models.Job, estimate.JobEstimate]
 	JobTimes       Loader[*models.Job, *models.JobTime]
+	Costs          Loader[*models.Job, *query.JobCost]
 	QueueWaits     Loader[Queue, query.QueueWait]
 	Capacities     Loader[Queue, query.QueueCapacity]
 	FailingHosts   Loader[Cause, []*models.FailingHost]
@@ -111,6 +114,7 @@ type Loaders struct {
 	Workflows      Loader[models.WorkflowID, *models.Workflow]
 	WorkflowNodes  Loader[*models.Workflow, []*models.WorkflowNode]
 	WorkflowCounts Loader[*models.Workflow, query.WorkflowCounts]
+	Approvals      Loader[*models.Workflow, map[models.JobID]*query.Approval]
 	// Submitters are the schedules that submitted workflows.
 	Submitters Loader[*models.Workflow, *schedules.WorkflowSchedule]
 	SlotUsages Loader[models.AccountID, *schedule.Usage]
@@ -136,6 +140,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		Workers:      newLoader(o, keyed(r.Fleet.WorkersByID, func(w *models.Worker) models.WorkerID { return w.ID })),
 		Accounts:     newLoader(o, keyed(r.Directory.Accounts, func(a *models.Account) models.AccountID { return a.ID })),
 		GPUs:         newLoader(o, grouped(r.Fleet.GPUs, func(g *models.GPUState) models.WorkerID { return g.WorkerID })),
+		WorkerCosts:  newLoader(o, keyed(r.Costs.OfWorkers, func(c *costs.WorkerCost) models.WorkerID { return c.WorkerID })),
 		GPUHistory:   newLoader(o, keyed(r.Fleet.GPUHistory, func(h *capacity.GPUHistory) models.WorkerID { return h.WorkerID })),
 		Pools:        newLoader(o, keyed(r.Fleet.PoolsByID, func(p *query.PoolStatus) models.PoolID { return p.ID })),
 		CurrentJobs:  newLoader(o, seenBy(p, r.Fleet.CurrentJobs)),
@@ -149,6 +154,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		WebhookTries:   newLoader(o, webhookTries(r, p)),
 		Estimates:      newLoader(o, ofJobs(r, p, query.Edges.Estimates)),
 		JobTimes:       newLoader(o, ofJobs(r, p, query.Edges.Times)),
+		Costs:          newLoader(o, ofJobs(r, p, query.Edges.Costs)),
 		QueueWaits:     newLoader(o, queueWaits(r)),
 		Capacities:     newLoader(o, capacities(r)),
 		FailingHosts:   newLoader(o, failingHosts(r)),
@@ -158,6 +164,7 @@ func New(r *query.Reads, o Options) *Loaders {
 		Workflows:      newLoader(o, keyed(seenBy(p, r.Workflows.ByID), func(w *models.Workflow) models.WorkflowID { return w.ID })),
 		WorkflowNodes:  newLoader(o, ofWorkflows(r, p, nodesOf)),
 		WorkflowCounts: newLoader(o, ofWorkflows(r, p, query.WorkflowEdges.Counts)),
+		Approvals:      newLoader(o, ofWorkflows(r, p, query.WorkflowEdges.Approvals)),
 		Submitters:     newLoader(o, ofWorkflows(r, p, schedulesOf)),
 		SlotUsages:     newLoader(o, o.Schedules.Usages),
 	}

@@ -20,8 +20,10 @@ const (
 	CodeConflict            Code = "CONFLICT"
 	CodeLeaseLost           Code = "LEASE_LOST"
 	CodeChecksumMismatch    Code = "CHECKSUM_MISMATCH"
+	CodeContentPolicy       Code = "CONTENT_POLICY"
 	CodeRateLimited         Code = "RATE_LIMITED"
 	CodeQuotaExceeded       Code = "QUOTA_EXCEEDED"
+	CodeBudgetExceeded      Code = "BUDGET_EXCEEDED"
 	CodeOverloaded          Code = "OVERLOADED"
 	CodeUnavailable         Code = "UNAVAILABLE"
 	CodeInternal            Code = "INTERNAL"
@@ -30,7 +32,7 @@ const (
 // Codes lists all codes.
 var Codes = []Code{
 	CodeUnauthenticated, CodeForbidden, CodeNotFound, CodeInvalidInput, CodeIdempotencyConflict, CodeConflict, CodeLeaseLost,
-	CodeChecksumMismatch, CodeRateLimited, CodeQuotaExceeded, CodeOverloaded, CodeUnavailable, CodeInternal,
+	CodeChecksumMismatch, CodeContentPolicy, CodeRateLimited, CodeQuotaExceeded, CodeOverloaded, CodeUnavailable, CodeInternal,
 }
 
 // Error is a failure the caller caused or can act on. Its message is shown to
@@ -82,6 +84,10 @@ var (
 		"The database answers, but cannot serve requests now: its operator finds the reason in its log.")
 	// ErrBusy refuses a large request before its body is read: there is no place for it.
 	ErrBusy = Later(CodeUnavailable, 2*time.Second, "Too many large requests are in progress.")
+	// ErrAccountClosed refuses what would add something to an account that is being deleted.
+	ErrAccountClosed = New(CodeForbidden, "This account is being deleted: it accepts nothing new.")
+	// ErrKeyClosed refuses a key of such an account.
+	ErrKeyClosed = New(CodeUnauthenticated, "The account of this key is being deleted: its keys are no longer valid.")
 	// ErrUnauthenticated means that no valid key came with the request.
 	ErrUnauthenticated = New(CodeUnauthenticated, "This request has no valid key: send the header Authorization: Bearer rl_live_…")
 )

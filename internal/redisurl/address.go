@@ -3,6 +3,7 @@
 package redisurl
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/reelay/reelay/internal/freshfile"
 )
 
 // Mode is how a Redis is run.
@@ -54,17 +58,33 @@ type Address struct {
 	// User is the ACL user; empty for the default user.
 	User string
 
+	// Observe is called after each call of the clients that are opened; it may be nil. The results are ok,
+	// refused, cancelled and error. A pipeline is one call.
+	Observe func(result string, took time.Duration)
+
 	database   int
 	password   secret
 	sentinel   login
 	files      tlsFiles
+	tls        *freshfile.File[*tls.Config] // of files
 	clientName string
+	newest     func() string // see Follow; may be nil
 }
 
 // login is a user and its password.
 type login struct {
 	user     string
 	password secret
+}
+
+// Follow is Parse of a URL whose user and password may change: newest is called again for each connection.
+// A new URL for other hosts changes nothing.
+func Follow(newest func() string) (*Address, error) {
+	a, err := Parse(newest())
+	if err == nil {
+		a.newest = newest
+	}
+	return a, err
 }
 
 // Parse reads a URL and the files that it names. An error says what to change, and repeats
@@ -94,8 +114,8 @@ func Parse(raw string) (*Address, error) {
 		return nil, err
 	}
 	a.User = u.User.Username()
-	a.password.text, _ = u.User.Password()
-	if err := a.query(u.RawQuery); err != nil {
+	password, _ := u.User.Password()
+	if err := a.query(u.RawQuery, password); err != nil {
 		return nil, err
 	}
 	return a, a.check()
@@ -148,7 +168,7 @@ func database(text string) (int, error) {
 	return n, nil
 }
 
-func (a *Address) query(raw string) error {
+func (a *Address) query(raw, password string) error {
 	values, err := url.ParseQuery(raw)
 	allowed := slices.Clone(parameters[a.Mode])
 	if a.TLS {
@@ -167,9 +187,10 @@ func (a *Address) query(raw string) error {
 			return err
 		}
 	}
-	a.password.file = values.Get("password_file")
-	a.sentinel = login{values.Get("sentinel_username"), secret{values.Get("sentinel_password"), values.Get("sentinel_password_file")}}
+	a.password = newSecret(password, values.Get("password_file"))
+	a.sentinel = login{values.Get("sentinel_username"), newSecret(values.Get("sentinel_password"), values.Get("sentinel_password_file"))}
 	a.files = tlsFiles{values.Get("ca"), values.Get("cert"), values.Get("key"), values.Get("server_name")}
+	a.tls = freshfile.New(a.files.config, a.files.ca, a.files.cert, a.files.key)
 	a.clientName = values.Get("client_name")
 	return nil
 }
@@ -187,9 +208,9 @@ func (a *Address) check() error {
 	if (a.files.cert == "") != (a.files.key == "") {
 		return errors.New("it has one of cert and key: a client certificate needs both")
 	}
-	_, err := a.files.config()
+	_, err := a.tls.Get()
 	return err
 }
 
 // HasPassword reports whether Redis is given a password.
-func (a *Address) HasPassword() bool { return a.password != secret{} }
+func (a *Address) HasPassword() bool { return a.password.text != "" || a.password.file != "" }

@@ -7,22 +7,35 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/reelay/reelay/internal/freshfile"
 )
 
 // secret is a password, or the file that has it.
-type secret struct{ text, file string }
+type secret struct {
+	text, file string
+	newest     *freshfile.File[string] // what the file has
+}
+
+func newSecret(text, file string) secret {
+	return secret{text, file, freshfile.New(func() (string, error) { return readPassword(file) }, file)}
+}
 
 func (s secret) read() (string, error) {
 	if s.file == "" {
 		return s.text, nil
 	}
-	data, err := os.ReadFile(s.file)
+	return s.newest.Get()
+}
+
+func readPassword(file string) (string, error) {
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
 	text := strings.TrimRight(string(data), "\r\n")
 	if text == "" {
-		return "", fmt.Errorf("%s is empty: it must have the password", s.file)
+		return "", fmt.Errorf("%s is empty: it must have the password", file)
 	}
 	return text, nil
 }

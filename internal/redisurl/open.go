@@ -3,8 +3,11 @@ package redisurl
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +26,14 @@ func (a *Address) Open(timeout time.Duration, adjust ...func(*redis.UniversalOpt
 	for _, each := range adjust {
 		each(options)
 	}
+	client := a.client(options)
+	if a.Observe != nil {
+		client.AddHook(observer(a.Observe))
+	}
+	return client
+}
+
+func (a *Address) client(options *redis.UniversalOptions) redis.UniversalClient {
 	switch a.Mode {
 	case Cluster:
 		cluster := options.Cluster()
@@ -47,22 +58,36 @@ func (a *Address) options(timeout time.Duration) *redis.UniversalOptions {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if a.password.file != "" {
-		options.CredentialsProviderContext = func(context.Context) (string, string, error) {
-			password, err := a.password.read()
-			return a.User, password, err
-		}
+	if a.password.file != "" || a.newest != nil {
+		options.CredentialsProviderContext = func(context.Context) (string, string, error) { return a.login() }
 	}
 	return options
 }
 
-// dial connects to a server or a Sentinel. It reads the files again, so that a certificate
-// that was replaced is used from the next connection on.
+// login returns the newest user and password.
+func (a *Address) login() (user, password string, err error) {
+	if a.newest != nil {
+		fresh, err := Parse(a.newest())
+		if err == nil && !slices.Equal(fresh.Hosts, a.Hosts) {
+			err = errors.New("it names other hosts: restart this process to use them")
+		}
+		if err == nil {
+			a = fresh
+		} else {
+			slog.Warn("REDIS_URL changed, but cannot be used: the URL of the start stays in use", "error", err)
+		}
+	}
+	password, err = a.password.read()
+	return a.User, password, err
+}
+
+// dial connects to a server or a Sentinel. A certificate that was replaced is used from the next
+// connection on.
 func (a *Address) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if !a.TLS {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	config, err := a.files.config()
+	config, err := a.tls.Get()
 	if err != nil {
 		return nil, fmt.Errorf("connect to Redis with TLS: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +86,67 @@ func TestOpen(t *testing.T) {
 			"tls-cert-file", server.File("server.pem"), "tls-key-file", server.File("server.key")).Err())
 		require.NoError(t, admin.ClientKillByFilter(t.Context(), "USER", "reelay").Err())
 		require.NoError(t, client.Ping(t.Context()).Err(), "a new connection has the new certificate")
+	})
+
+	t.Run("FollowsTheUserAndPasswordOfItsURL", func(t *testing.T) {
+		t.Parallel()
+		server := start(t, redistest.Config{})
+		admin := server.Nodes[0].Client()
+		defer admin.Close()
+		for _, user := range []string{"first", "second"} {
+			require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", user, "on", ">"+user, "~*", "&*", "+@all").Err())
+		}
+		var url atomic.Value
+		url.Store(server.URLOf("first", "first"))
+		address, err := redisurl.Follow(func() string { return url.Load().(string) })
+		require.NoError(t, err)
+		client := address.Open(testrun.WaitLimit)
+		t.Cleanup(func() { client.Close() })
+		whoami := func() string {
+			_, err := admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Result()
+			require.NoError(t, err)
+			name, err := client.Do(t.Context(), "ACL", "WHOAMI").Text()
+			require.NoError(t, err)
+			return name
+		}
+		require.Equal(t, "first", whoami())
+
+		url.Store(server.URLOf("second", "second"))
+		require.Equal(t, "second", whoami())
+
+		for _, wrong := range []string{"", "redis://third:third@elsewhere:1"} {
+			url.Store(wrong)
+			require.Equal(t, "first", whoami(), "the URL of the start stays in use")
+		}
+	})
+
+	t.Run("MeasuresItsCalls", func(t *testing.T) {
+		t.Parallel()
+		server := start(t, redistest.Config{})
+		address, err := redisurl.Parse(server.URL())
+		require.NoError(t, err)
+		var results []string
+		address.Observe = func(result string, took time.Duration) {
+			require.Positive(t, took)
+			results = append(results, result)
+		}
+		client := address.Open(testrun.WaitLimit, func(o *redis.UniversalOptions) { o.MaxRetries = -1 })
+		t.Cleanup(func() { client.Close() })
+
+		require.ErrorIs(t, client.Get(t.Context(), "none").Err(), redis.Nil)
+		require.NoError(t, redis.NewScript("return 1").Run(t.Context(), client, nil).Err())
+		require.Error(t, client.LPush(t.Context(), "list").Err())
+		_, err = client.Pipelined(t.Context(), func(p redis.Pipeliner) error { return p.Set(t.Context(), "a", 1, 0).Err() })
+		require.NoError(t, err)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, client.Ping(gone).Err())
+		require.Equal(t, []string{"ok", "ok", "ok", "refused", "ok", "cancelled"}, results)
+
+		server.Stop(t.Context())
+		results = nil
+		require.Error(t, client.Ping(t.Context()).Err())
+		require.Equal(t, []string{"error"}, results)
 	})
 
 	t.Run("AsksAnotherSentinelWhenOneHangs", func(t *testing.T) {

@@ -6,101 +6,49 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
+	"github.com/reelay/reelay/internal/freshfile"
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 )
 
 // File is a secrets file that is read again when it changes, so that keys can be rotated without a restart.
-type File struct {
-	path    string
-	mu      sync.Mutex
-	read    time.Time // when the file that was read had changed last
-	looked  atomic.Int64
-	secrets atomic.Pointer[Secrets]
-	sealer  *Sealer
-}
+type File struct{ file *freshfile.File[opened] }
 
-// lookEvery is how often the file's time is looked at.
-const lookEvery = 5 * time.Second
+// opened is what a secrets file contains.
+type opened struct {
+	secrets Secrets
+	keys    *keys
+}
 
 // OpenFile reads the secrets in the file at path, as Load does.
 func OpenFile(path string) (*File, error) {
-	f := &File{path: path}
-	changed, err := f.changed()
-	if err != nil {
-		return nil, fmt.Errorf("open the secrets file: %w", err)
-	}
-	secrets, err := Load(path)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := readKeyset(secrets.Keyset)
-	if err != nil {
-		return nil, err
-	}
-	f.sealer = &Sealer{file: f}
-	f.sealer.keys.Store(keys)
-	f.secrets.Store(&secrets)
-	f.read = changed
-	return f, nil
+	f := &File{freshfile.New(func() (o opened, err error) {
+		if o.secrets, err = Load(path); err == nil {
+			o.keys, err = readKeyset(o.secrets.Keyset)
+		}
+		return o, err
+	}, path)}
+	_, err := f.file.Get()
+	return f, err
 }
 
 // Sealer returns a sealer with the keyset of the file.
-func (f *File) Sealer() *Sealer { return f.sealer }
+func (f *File) Sealer() *Sealer { return &Sealer{func() *keys { return f.newest().keys }} }
 
 // LinkKeys returns the keys that sign links: the first one signs, all of them verify.
 func (f *File) LinkKeys() [][]byte {
-	f.look(false)
-	secrets := f.secrets.Load()
+	secrets := f.newest().secrets
 	return append([][]byte{secrets.LinkKey}, secrets.OtherLinkKeys...)
 }
 
-func (f *File) changed() (time.Time, error) {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return info.ModTime(), nil
-}
-
-// look reads the file again if it has changed. Unless it is urgent, it looks at most once in lookEvery. A file
-// that cannot be read changes nothing: it may be half written.
-func (f *File) look(urgent bool) {
-	now := time.Now().UnixNano()
-	if last := f.looked.Load(); !urgent && now-last < int64(lookEvery) || !f.looked.CompareAndSwap(last, now) {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	changed, err := f.changed()
-	if err == nil && changed.Equal(f.read) {
-		return
-	}
-	var secrets Secrets
-	var keys *keys
-	if err == nil {
-		secrets, err = Load(f.path)
-	}
-	if err == nil {
-		keys, err = readKeyset(secrets.Keyset)
-	}
-	if err != nil {
-		slog.Warn("the secrets file changed, but cannot be read: the old secrets are used", "error", err)
-		return
-	}
-	f.secrets.Store(&secrets)
-	f.sealer.keys.Store(keys)
-	f.read = changed
-	slog.Info("the secrets file was read again")
+func (f *File) newest() opened {
+	o, _ := f.file.Get() // OpenFile has read it
+	return o
 }
 
 // maxOtherLinkKeys is how many link keys verify besides the one that signs: the one before, and the next.

@@ -11,7 +11,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/aead/subtle"
@@ -46,10 +45,7 @@ type Sealed struct {
 }
 
 // Sealer seals and opens texts with the keys of one keyset.
-type Sealer struct {
-	keys atomic.Pointer[keys]
-	file *File // that they are read from, or nil
-}
+type Sealer struct{ current func() *keys }
 
 // keys are the keys of a keyset.
 type keys struct {
@@ -73,21 +69,11 @@ func NewKeyset() ([]byte, error) {
 // New makes a Sealer from a keyset in Tink's JSON. Its primary key seals; each
 // of its enabled keys opens what it sealed.
 func New(keysetJSON []byte) (*Sealer, error) {
-	keys, err := readKeyset(keysetJSON)
+	fixed, err := readKeyset(keysetJSON)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sealer{}
-	s.keys.Store(keys)
-	return s, nil
-}
-
-// current returns the keys of the newest file.
-func (s *Sealer) current() *keys {
-	if s.file != nil {
-		s.file.look(false)
-	}
-	return s.keys.Load()
+	return &Sealer{func() *keys { return fixed }}, nil
 }
 
 func readKeyset(keysetJSON []byte) (*keys, error) {
@@ -132,10 +118,6 @@ func (s *Sealer) Open(sealed Sealed, associated []byte) ([]byte, error) {
 		return nil, ErrShredded
 	}
 	with := s.current()
-	if with.lacks(sealed.WrappedKey) && s.file != nil { // another process may use a key that the file has by now
-		s.file.look(true)
-		with = s.keys.Load()
-	}
 	dataKey, err := with.wrap.Decrypt(sealed.WrappedKey, associated)
 	if err != nil && with.lacks(sealed.WrappedKey) {
 		return nil, ErrWrongKey // Tink does not tell it from a changed text

@@ -1,4 +1,5 @@
-// Package secretfile reads secret settings from files, as orchestrators of containers provide them.
+// Package secretfile reads secret settings from files, as orchestrators of containers provide them. The files
+// may be replaced while the process runs.
 package secretfile
 
 import (
@@ -7,11 +8,15 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+
+	"github.com/reelay/reelay/internal/freshfile"
 )
 
 // Names are the settings that are secrets: for each NAME, NAME_FILE can name a file with the value.
 var Names = []string{
 	"DATABASE_URL", "REDIS_URL", "REELAY_S3_ACCESS_KEY", "REELAY_S3_SECRET_KEY", "REELAY_OIDC_CLIENT_SECRET", "REELAY_API_KEY",
+	"REELAY_MODERATION_SECRET",
 }
 
 // most is the size of the largest secret.
@@ -37,8 +42,37 @@ func Load() error {
 			continue
 		}
 		wrong = append(wrong, os.Setenv(name, value), os.Unsetenv(from))
+		loaded.Store(name, secret{path, freshfile.New(func() (string, error) { return read(path) }, path)})
 	}
 	return errors.Join(wrong...)
+}
+
+// loaded are the secrets that Load has read, by name. Like the environment, they are the process's.
+var loaded sync.Map
+
+type secret struct {
+	path string
+	file *freshfile.File[string]
+}
+
+// Newest returns the value of a setting: that of its file as it is now, if Load has read one, or that of
+// the environment.
+func Newest(name string) string {
+	if found, ok := loaded.Load(name); ok {
+		if value, err := found.(secret).file.Get(); err == nil {
+			return value
+		}
+	}
+	return os.Getenv(name)
+}
+
+// Environment returns variables by which a program that this one starts reads the same files.
+func Environment() (variables []string) {
+	loaded.Range(func(name, found any) bool {
+		variables = append(variables, name.(string)+"=", name.(string)+"_FILE="+found.(secret).path)
+		return true
+	})
+	return variables
 }
 
 // read returns the only line of a file.

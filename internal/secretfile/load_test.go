@@ -35,6 +35,24 @@ func TestLoad(t *testing.T) {
 		require.False(t, named, "a process that this one starts must not find both")
 	})
 
+	t.Run("FollowsTheFile", func(t *testing.T) {
+		path := write(t, "first\n")
+		set(t, path, "")
+		require.NoError(t, secretfile.Load())
+		require.Equal(t, "first", secretfile.Newest("REDIS_URL"))
+
+		for _, half := range []string{"", "two\nlines\n"} {
+			require.NoError(t, os.WriteFile(path, []byte(half), 0o600))
+			require.Equal(t, "first", secretfile.Newest("REDIS_URL"))
+		}
+		require.NoError(t, os.WriteFile(path, []byte("second\n"), 0o600))
+
+		require.Equal(t, "second", secretfile.Newest("REDIS_URL"))
+		require.Subset(t, secretfile.Environment(), []string{"REDIS_URL=", "REDIS_URL_FILE=" + path})
+		t.Setenv("REELAY_API_KEY", "of the environment")
+		require.Equal(t, "of the environment", secretfile.Newest("REELAY_API_KEY"))
+	})
+
 	t.Run("LeavesWhatHasNoFile", func(t *testing.T) {
 		set(t, "", "redis://redis:6379")
 

@@ -19,9 +19,10 @@ import (
 // Config names a provider, and this client of it.
 type Config struct {
 	// Issuer is the URL of the provider, without /.well-known.
-	Issuer       string
-	ClientID     string
-	ClientSecret string
+	Issuer   string
+	ClientID string
+	// ClientSecret returns the secret of this client, which may change.
+	ClientSecret func() string
 	// RedirectURL is where the provider sends people back to.
 	RedirectURL string
 	// Scopes are asked for besides openid.
@@ -85,7 +86,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, context.Contex
 
 func (p *Provider) oauth(found *oidc.Provider) *oauth2.Config {
 	return &oauth2.Config{
-		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: found.Endpoint(), RedirectURL: p.config.RedirectURL,
+		ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret(), Endpoint: found.Endpoint(), RedirectURL: p.config.RedirectURL,
 		Scopes: append([]string{oidc.ScopeOpenID}, p.config.Scopes...),
 	}
 }

@@ -29,7 +29,7 @@ func server(t *testing.T, middleware ...func(http.Handler) http.Handler) (*mocko
 	t.Cleanup(func() { m.Shutdown() })
 	m.QueueUser(&mockoidc.MockUser{Subject: "1", Email: "ana@example.com", EmailVerified: true, Groups: []string{"ops", "staff"}})
 	return m, signon.Config{
-		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "https://console.example/login/sso/callback",
+		Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: func() string { return m.ClientSecret }, RedirectURL: "https://console.example/login/sso/callback",
 		Scopes: []string{"profile", "email", "groups"}, GroupsClaim: "groups",
 	}
 }
@@ -97,6 +97,30 @@ func TestProvider(t *testing.T) {
 			require.ErrorIs(t, err, signon.ErrRefused)
 		})
 	}
+
+	t.Run("UsesTheNewestSecret", func(t *testing.T) {
+		t.Parallel()
+
+		m, config := server(t)
+		secret := m.ClientSecret
+		config.ClientSecret = func() string { return secret }
+		p := signon.New(config)
+		login := func() error {
+			m.QueueUser(&mockoidc.MockUser{Subject: "1"})
+			address, attempt, err := p.Begin(t.Context())
+			require.NoError(t, err)
+			back := visit(t, address)
+			_, err = p.Finish(t.Context(), attempt, back.Get("state"), back.Get("code"))
+			return err
+		}
+		require.NoError(t, login())
+		m.ClientSecret = "rotated"
+		require.ErrorIs(t, login(), signon.ErrRefused)
+
+		secret = "rotated"
+
+		require.NoError(t, login())
+	})
 
 	t.Run("RefusesATokenForAnotherAudience", func(t *testing.T) {
 		t.Parallel()

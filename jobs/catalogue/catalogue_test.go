@@ -3,9 +3,12 @@ package catalogue_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/jsondiff"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -28,6 +31,22 @@ const own = `models:
         alpha: {type: string}
 `
 
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	var page []byte
+	for _, name := range []string{"models.md", "comfyui.md"} {
+		text, err := os.ReadFile("../../docs/users/" + name)
+		require.NoError(t, err)
+		page = append(page, text...)
+	}
+	examples := regexp.MustCompile("(?s)```yaml\n(models:\n.*?)```").FindAllSubmatch(page, -1)
+	require.GreaterOrEqual(t, len(examples), 6)
+	for _, example := range examples {
+		_, err := catalogue.Parse("models.md", example[1])
+		require.NoError(t, err, "%s", example[1])
+	}
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 
@@ -49,6 +68,7 @@ func TestParse(t *testing.T) {
 	})
 
 	edit := func(old, new string) string { return strings.Replace(own, old, new, 1) }
+	const settings = "    settings: {weights: /models/own, adapters: [{scale: 0.8}]}\n"
 	for name, test := range map[string]struct{ source, complaint string }{
 		"AnEmptyFile":          {"", "x.yaml: the file is empty"},
 		"NoYAML":               {"models: [", "x.yaml:1: "},
@@ -69,6 +89,31 @@ func TestParse(t *testing.T) {
 		"AnUnknownPlaceholder": {edit("    settings: {weights: /models/own, adapters: [{scale: 0.8}]}",
 			"    runtime: command\n    settings:\n      program:\n        - tool\n        - '{params.beta}'"),
 			"x.yaml:11: the placeholder {params.beta} names a parameter that params does not have"},
+		"AComfyUIWithoutAGraph": {edit("    settings:", "    runtime: comfyui\n    settings:"),
+			`x.yaml:8: settings have no field "weights": those of the runtime comfyui have graph, inputs and output, or any`},
+		"ALinkToNoNode": {edit(settings, `    runtime: comfyui
+    settings:
+      graph:
+        "1": {class_type: Load, inputs: {}}
+        "2":
+          class_type: SaveVideo
+          inputs: {video: ["9", 0], filename_prefix: x}
+`), "x.yaml:13: the input video of the node 2 comes from the node \"9\", which the graph does not have"},
+		"AnInputOfNoParameter": {edit(settings, `    runtime: comfyui
+    settings:
+      graph: {"2": {class_type: SaveVideo, inputs: {fps: 24, filename_prefix: x}}}
+      inputs:
+        alpha: 2.fps
+        beta: 2.fps
+`), "x.yaml:12: inputs has beta, which is no parameter of the model"},
+		"AnUnknownProfile": {edit(settings, "    runtime: videos-api\n    settings:\n      profile: sora\n"),
+			`x.yaml:9: there is no profile "sora"`},
+		"AFieldThatIsAPath": {edit(settings, "    runtime: videos-api\n    settings:\n      profile: sglang\n      fields:\n        alpha: output_path\n"),
+			"x.yaml:11: fields.alpha has the field output_path"},
+		"AnInputThatIsNoName": {edit(settings, "    runtime: cog\n    settings:\n      inputs:\n        alpha: a b\n"),
+			`x.yaml:10: inputs has "a b", which is no name of an input`},
+		"AWrongTypeInSettings": {edit(settings, "    runtime: cog\n    settings:\n      prompt: [1]\n"),
+			"x.yaml:9: settings.prompt must not be a JSON array"},
 		"NoGPUTypes":        {edit("    gpuTypes: [L4, H100]\n", ""), "x.yaml:2: gpuTypes is empty"},
 		"AGPUTypeTwice":     {edit("H100", "L4"), "x.yaml:4: gpuTypes must be different"},
 		"ATimeoutOfZero":    {edit("600", "0"), "x.yaml:5: timeoutSeconds is 0"},
@@ -415,5 +460,56 @@ func TestParams_NamesWhatWasProbablyMeant(t *testing.T) {
 		_, err := snapshot.Models()[0].Params(json.RawMessage(params))
 
 		require.EqualError(t, err, want, params)
+	}
+}
+
+func TestGraphsOfJobs(t *testing.T) {
+	t.Parallel()
+	source, err := catalogue.Parse("x.yaml", []byte(`models:
+  - name: comfyui.graph
+    type: video.generate
+    runtime: comfyui
+    settings: {any: {nodes: [LoadImage, SaveVideo], files: []}}
+    gpuTypes: [any]
+    timeoutSeconds: 600
+    gpuSecondsPerSecond: 1
+    params:
+      type: object
+      additionalProperties: false
+      required: [graph]
+      properties:
+        graph: {type: object}
+        files: {type: array, items: {type: string}, maxItems: 20, x-reelay-input: [image, video, audio]}
+`))
+	require.NoError(t, err)
+	m := source.Models[0]
+	graph := func(image, more string) string {
+		return `{"graph": {"1": {"class_type": "LoadImage", "inputs": {"image": "` + image + `"}},
+			"2": {"class_type": "SaveVideo", "inputs": {"video": ["1", 0], "filename_prefix": "x", "seed": 1125899906842624123}}}` + more + `}`
+	}
+
+	params, err := m.Params(json.RawMessage(graph("{{files.0}}", `, "files": ["art_1"]`)))
+	require.NoError(t, err)
+	require.Contains(t, string(params), "1125899906842624123")
+	require.Len(t, m.Inputs(params), 1)
+
+	for says, given := range map[string]string{
+		"params.graph is required": `{}`,
+		"the input image of the node 1 (LoadImage) has the name of a file": graph("of-another.png", ""),
+		"is {{files.0}}, but the job has 0 files":                          graph("{{files.0}}", ""),
+		"choose Workflow, Export (API)":                                    `{"graph": {"nodes": []}}`,
+		"the node 1 is of the class Exec, which this model does not allow": `{"graph": {"1": {"class_type": "Exec"}}}`,
+		"params may take 65536 bytes of JSON":                              graph(strings.Repeat("x", 65<<10), ""),
+		"must be an object":                                                `{"graph": "x"}`,
+		"the node 1 is of the class AB, which this model does not allow":   `{"graph": {"1": {"class_type": "A\u202eB"}}}`,
+	} {
+		_, err := m.Params(json.RawMessage(given))
+		var refused *apierror.Error
+		require.ErrorAs(t, err, &refused, says)
+		require.Equal(t, apierror.CodeInvalidInput, refused.Code)
+		if !strings.Contains(says, "65536") {
+			require.Equal(t, "params.graph", refused.Field)
+		}
+		require.ErrorContains(t, err, says)
 	}
 }

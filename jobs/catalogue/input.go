@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
 )
 
 // InputKind is the kind of file that a parameter names.
@@ -21,9 +22,11 @@ const (
 	InputImage InputKind = "image"
 	InputVideo InputKind = "video"
 	InputAudio InputKind = "audio"
+	// InputDraft is a draft that can be continued. Only approvals take drafts.
+	InputDraft InputKind = "draft"
 )
 
-var inputKinds = []InputKind{InputImage, InputVideo, InputAudio}
+var inputKinds = []InputKind{InputImage, InputVideo, InputAudio, InputDraft}
 
 const (
 	// ReferenceImage is a parameter that names an image in every model, annotated or not.
@@ -186,6 +189,9 @@ func (s *Source) checkInputs(place string, m *Model) {
 			s.problem(place, "the parameter %s: %s", text.Clip(name, MaxName), err)
 		} else if err := p.shape(); err != nil {
 			s.problem(place, "the parameter %s: %s", text.Clip(name, MaxName), err)
+		} else if kinds, _ := p.kinds(); slices.Contains(kinds, InputDraft) && m.Type != models.TypeApproval {
+			s.problem(place, "the parameter %s takes drafts: only %s can, since a worker renders nothing from them", text.Clip(name, MaxName),
+				models.TypeApproval)
 		}
 	}
 	for _, key := range ownKeys.FindAllSubmatch(m.Schema, -1) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/reelay/reelay/internal/comfy"
 	"github.com/reelay/reelay/internal/httpcall"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/models"
@@ -42,8 +43,12 @@ type Model struct {
 	TimeDependsOn []string `json:"timeDependsOn,omitzero" yaml:"timeDependsOn"`
 	// Retry applies to jobs that state no retry policy of their own.
 	Retry *Retry `json:"retry,omitzero" yaml:"retry"`
+	// Fallback names the models that may render its jobs instead, in order, unless a job has a list of its own.
+	Fallback []string `json:"fallback,omitzero" yaml:"fallback"`
 	// PriceFactor multiplies the price of a GPU second.
 	PriceFactor float64 `json:"priceFactor" yaml:"priceFactor"`
+	// Accounts are those that see the model and may submit it; none means all.
+	Accounts []models.AccountID `json:"accounts,omitzero" yaml:"accounts"`
 	// Drafts says how it makes drafts; nil if it makes none.
 	Drafts *Drafts `json:"drafts,omitzero" yaml:"drafts"`
 	// Determinism is what a resume with another fingerprint does; empty means BestEffort.
@@ -67,6 +72,8 @@ type Model struct {
 	defaults map[string]any
 	inputs   []inputParam // the parameters that name files
 	timed    []timed      // those that TimeDependsOn names
+	// graphs is what graphs may have that jobs bring; nil if they bring none.
+	graphs *comfy.Allowed
 }
 
 // LeasedSettings returns the settings that a worker gets with a job. Those of HTTP requests name
@@ -150,6 +157,9 @@ func (m *Model) EstimateGPUSeconds(params json.RawMessage) float64 {
 
 // MaxWorkerModels is how many models one worker may name.
 const MaxWorkerModels = 100
+
+// MaxFallback is how many models may be named that render a job instead of its own.
+const MaxFallback = 5
 
 // MaxTimeout is the longest running time of one attempt, in seconds.
 const MaxTimeout = 5 * 60 * 60

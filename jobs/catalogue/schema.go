@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,7 @@ func (m *Model) compile() error {
 	}
 	m.findInputs()
 	m.findTimed()
+	m.findGraphs()
 	return nil
 }
 
@@ -89,7 +91,7 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
 		raw = json.RawMessage("{}")
 	}
-	value, err := strictjson.Read("params", raw, maxParamsBytes)
+	value, err := strictjson.Read("params", raw, m.maxParams())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,30 @@ func (m *Model) Params(raw json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode params: %w", err)
 	}
-	return canonical, m.checkCall(canonical)
+	if err := m.checkCall(canonical); err != nil {
+		return canonical, err
+	}
+	return canonical, m.checkGraph(canonical)
+}
+
+// Given returns params without those of these names that still have the model's default.
+func (m *Model) Given(params json.RawMessage, names []string) json.RawMessage {
+	var all map[string]json.RawMessage // which keeps the digits of numbers
+	if m == nil || json.Unmarshal(params, &all) != nil {
+		return params
+	}
+	for _, name := range names {
+		usual, err := json.Marshal(m.defaults[name])
+		var was, is any
+		if err == nil && json.Unmarshal(usual, &was) == nil && json.Unmarshal(all[name], &is) == nil && reflect.DeepEqual(was, is) {
+			delete(all, name)
+		}
+	}
+	given, err := json.Marshal(all)
+	if err != nil {
+		return params
+	}
+	return given
 }
 
 // checkCall checks what a schema cannot express about the parameters of an HTTP request.
@@ -135,7 +160,18 @@ func (m *Model) policy() outbound.Policy {
 	return *m.outbound
 }
 
-const maxParamsBytes = 16 << 10
+const (
+	maxParamsBytes = 16 << 10
+	// maxGraphParams is maxParamsBytes for models that take a graph.
+	maxGraphParams = 64 << 10
+)
+
+func (m *Model) maxParams() int {
+	if m.graphs != nil {
+		return maxGraphParams
+	}
+	return maxParamsBytes
+}
 
 // schemaError describes the first thing that the schema refuses, as INVALID_INPUT.
 func (m *Model) schemaError(err error) error {

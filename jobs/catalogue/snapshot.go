@@ -74,6 +74,7 @@ type Snapshot struct {
 	aliases []*Alias
 	past    map[versionKey]*Model // all versions in the database
 	removed []Removed             // the newest first
+	hidden  map[string]bool       // the names that For left out
 }
 
 type versionKey struct {
@@ -230,7 +231,7 @@ func (s *Snapshot) Find(name string, version int) *Model {
 // name.
 func (s *Snapshot) Candidates(name string) ([]Candidate, error) {
 	if a := s.alias(name); a != nil {
-		return s.spread(a, map[string][]Candidate{}), nil
+		return whole(s.spread(a, map[string][]Candidate{})), nil
 	}
 	m, err := s.Model(name)
 	return []Candidate{{m, 1}}, err

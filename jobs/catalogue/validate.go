@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/reelay/reelay/internal/program"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 )
@@ -54,6 +53,8 @@ func (s *Source) addModel(place string, m *Model) {
 		s.problem(place+".priceFactor", "priceFactor is %g: it must be over 0 and at most 1,000", m.PriceFactor)
 	}
 	s.checkRetry(place+".retry", m.Retry)
+	s.checkAccounts(place+".accounts", m.Accounts)
+	s.checkFallback(place+".fallback", m)
 	if len(m.Settings) > 0 && m.Settings[0] != '{' {
 		s.problem(place+".settings", "settings must be a map")
 	}
@@ -72,31 +73,18 @@ func (s *Source) addModel(place string, m *Model) {
 			s.checkInputs(place+".params", m)
 		}
 	}
-	if m.Runtime == program.Runtime {
-		s.checkProgram(place+".settings", m)
-	}
+	s.checkSettings(place+".settings", m)
 	s.checkDrafts(place, m)
 	s.checkTimed(place, m)
 	s.Models = append(s.Models, m)
 }
 
-// checkProgram checks the settings of a model whose jobs a program does.
-func (s *Source) checkProgram(place string, m *Model) {
-	if len(m.Settings) > 0 && m.Settings[0] != '{' {
-		return // reported as such
-	}
-	settings, found := program.Parse(m.Settings)
-	if settings != nil && m.compiled != nil {
-		found = append(found, settings.CheckParams(m.Takes)...)
-	}
-	for _, p := range found {
-		s.problem(place+p.Place, "%s", p.Text)
-	}
-}
-
 func (s *Source) checkTexts(place string, m *Model) {
 	if !validName.MatchString(m.Type) {
 		s.problem(place, "the model %s needs a type, such as video.generate; it is %q", m.Name, text.Clip(m.Type, 64))
+	}
+	if (m.Type == models.TypeApproval) != (m.Name == models.TypeApproval) {
+		s.problem(place, "the name and the type %s are those of the model whose jobs wait for an answer: choose others", models.TypeApproval)
 	}
 	if m.Runtime != "" && !validName.MatchString(m.Runtime) {
 		s.problem(place+".runtime", "the runtime %q is not a name of letters, digits, dots, hyphens and underscores", text.Clip(m.Runtime, 64))
@@ -127,6 +115,44 @@ func (s *Source) checkNeeds(place string, m *Model) {
 		s.problem(place+".gpuMemoryGb", "gpuMemoryGb is %g: it must be from 0 to 10,000", m.GPUMemoryGB)
 	}
 }
+
+func (s *Source) checkAccounts(place string, accounts []models.AccountID) {
+	if accounts != nil && len(accounts) == 0 {
+		s.problem(place, "accounts is an empty list: name the accounts that may use the model, or leave it out for all")
+		return
+	}
+	if len(accounts) > maxAccounts {
+		s.problem(place, "accounts may have %d accounts", maxAccounts)
+		return
+	}
+	for i, id := range accounts {
+		if !id.Valid() || slices.Index(accounts, id) != i {
+			s.problem(fmt.Sprintf("%s[%d]", place, i), "accounts must list ids of accounts, each of them once; leave it out for all")
+			return
+		}
+	}
+}
+
+// checkFallback checks the list of models that render jobs of a model instead. Those models may not exist yet.
+func (s *Source) checkFallback(place string, m *Model) {
+	if len(m.Fallback) > MaxFallback {
+		s.problem(place, "fallback may name %d models; it names %d", MaxFallback, len(m.Fallback))
+		return
+	}
+	for i, name := range m.Fallback {
+		switch {
+		case !validName.MatchString(name):
+			s.problem(fmt.Sprintf("%s[%d]", place, i), "fallback names %q, which is no name of a model", text.Clip(name, MaxName))
+		case name == m.Name:
+			s.problem(fmt.Sprintf("%s[%d]", place, i), "fallback names the model itself: name others")
+		case slices.Index(m.Fallback, name) != i:
+			s.problem(fmt.Sprintf("%s[%d]", place, i), "fallback names %s twice", name)
+		}
+	}
+}
+
+// maxAccounts is how many accounts a model can be limited to.
+const maxAccounts = 100
 
 func (s *Source) checkRetry(place string, r *Retry) {
 	if r == nil {

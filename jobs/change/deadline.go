@@ -72,7 +72,11 @@ type Pace struct {
 
 // ReadPace reads the pace for jobs.
 func ReadPace(ctx context.Context, db bun.IDB, of []*models.Job) (*Pace, error) {
-	names := lo.Uniq(lo.Map(of, func(j *models.Job, _ int) string { return j.Model }))
+	return ReadPaceOf(ctx, db, lo.Uniq(lo.Map(of, func(j *models.Job, _ int) string { return j.Model })))
+}
+
+// ReadPaceOf reads the pace for jobs of models.
+func ReadPaceOf(ctx context.Context, db bun.IDB, names []string) (*Pace, error) {
 	known, err := backlog.ListRenderTimes(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("read how long renders take: %w", err)
@@ -115,6 +119,13 @@ func (p *Pace) Place(ctx context.Context, db bun.IDB, job *models.Job, now time.
 		job.Needs = anywhere
 	}
 	return nil
+}
+
+// Pressed reports whether a job without a worker has no slack left: even on a new worker of its model it could miss FinishBy,
+// which is not over.
+func (p *Pace) Pressed(job *models.Job, now time.Time) bool {
+	return job.FinishBy.After(now) && !SlackUntil(job.FinishBy, jobs.Seconds(p.times.SlowSeconds(job)),
+		jobs.Seconds(p.newWorkers.Seconds(job.Model))).After(now)
 }
 
 // possible returns how many workers of a kind there are, or can be at another time.

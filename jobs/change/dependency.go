@@ -113,6 +113,10 @@ func (s *Settlement) lock(ctx context.Context, tx bun.Tx, ids, ended, failed []m
 		return err
 	}
 	for _, job := range locked {
+		if job.Reuse && s.taken == nil { // what it takes from a parent is not written yet
+			s.more = true
+			continue
+		}
 		s.waiting[job.ID] = At(tx, now, job)
 	}
 	return s.link(ctx, tx)
@@ -197,7 +201,8 @@ func (c *Change) helpsToRetry() bool {
 		return false
 	}
 	switch c.Job.FailureClass {
-	case models.FailDependency, models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget:
+	case models.FailDependency, models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
+		models.FailRejected:
 		return false
 	}
 	return true
@@ -253,7 +258,8 @@ func (s *Settlement) failUnfit(ctx context.Context, tx bun.Tx, parents []*Change
 	var children []models.JobID
 	for _, parent := range parents {
 		for _, edge := range s.children[parent.Job.ID] {
-			if !s.waiting[edge.JobID].ended() {
+			// An approval needs only one of its candidates.
+			if child := s.waiting[edge.JobID]; !child.ended() && !child.Job.Approval() {
 				children = append(children, edge.JobID)
 			}
 		}
@@ -375,6 +381,7 @@ func enterLanes(ctx context.Context, tx bun.Tx, changes []*Change) error {
 
 // Unblock queues a blocked job unless it waits for another job or for its start time.
 func (c *Change) Unblock() error {
+	c.Due = c.Due || c.Asks()
 	if c.Job.BlockedBy > 0 || c.Job.RunAt.After(c.Now) {
 		return nil
 	}
@@ -386,15 +393,26 @@ func (c *Change) Unblock() error {
 }
 
 // Dependencies are what a new run waits for: the number of its parents that are open, one whose
-// end it cannot survive, and whether images must be fetched.
+// end it cannot survive, whether images must be fetched, and whether it is an approval.
 type Dependencies struct {
-	Open   int
-	Failed *models.Job
-	Fetch  bool
+	Open     int
+	Failed   *models.Job
+	Fetch    bool
+	Approval bool
 }
 
+// undecided counts what an approval waits for besides its parents: its question, and the answer.
+const undecided = 2
+
 // Count returns the value for blocked_by.
-func (d Dependencies) Count() int { return d.Open + lo.Ternary(d.Fetch, 1, 0) }
+func (d Dependencies) Count() int {
+	return d.Open + lo.Ternary(d.Fetch, 1, 0) + lo.Ternary(d.Approval, undecided, 0)
+}
+
+// Asks reports whether the job is an approval that waits only for its question to be asked.
+func (c *Change) Asks() bool {
+	return c.Job.Approval() && c.Job.Status == models.JobBlocked && c.Job.BlockedBy == undecided
+}
 
 // Parent is a job that another one depends on.
 type Parent struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/internal/tracing"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -20,6 +21,9 @@ func (c *Change) Save(ctx context.Context) error {
 // SaveAll is save for many changes of one transaction, together with the writes in w.
 func SaveAll(ctx context.Context, tx bun.Tx, changes []*Change, w models.Writes) error {
 	if err := settlePauses(ctx, tx, changes); err != nil {
+		return err
+	}
+	if err := Reuse(ctx, tx, lo.Filter(changes, func(c *Change, _ int) bool { return c.From != models.JobQueued })); err != nil {
 		return err
 	}
 	if err := PlaceAll(ctx, tx, changes); err != nil {

@@ -76,6 +76,12 @@ func settleEdges(ctx context.Context, tx bun.Tx, edges []models.JobDependency) (
 	if err := st.settle(ctx, tx, slices.Collect(maps.Keys(over))); err != nil || len(st.changed) == 0 {
 		return nil, err
 	}
+	if err := Reuse(ctx, tx, st.changed); err != nil {
+		return nil, err
+	}
+	if err := leaveDependents(ctx, tx, st.changed); err != nil {
+		return nil, err
+	}
 	if err := PlaceAll(ctx, tx, st.changed); err != nil {
 		return nil, err
 	}

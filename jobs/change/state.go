@@ -9,9 +9,10 @@ import (
 // Moves is the job's state machine: the next states of each state. A terminal state is left
 // only by a new run.
 var Moves = map[models.JobStatus][]models.JobStatus{
-	models.JobScheduled:  {models.JobQueued, models.JobFailed, models.JobCancelled},
-	models.JobBlocked:    {models.JobQueued, models.JobFailed, models.JobCancelled},
-	models.JobQueued:     {models.JobAssigned, models.JobFailed, models.JobCancelled},
+	models.JobScheduled: {models.JobQueued, models.JobFailed, models.JobCancelled},
+	// Only an approval completes while it is BLOCKED.
+	models.JobBlocked:    {models.JobQueued, models.JobCompleted, models.JobFailed, models.JobCancelled},
+	models.JobQueued:     {models.JobAssigned, models.JobCompleted, models.JobFailed, models.JobCancelled},
 	models.JobAssigned:   {models.JobRunning, models.JobQueued, models.JobScheduled, models.JobFailed, models.JobCancelled},
 	models.JobRunning:    {models.JobCompleting, models.JobQueued, models.JobScheduled, models.JobFailed, models.JobCancelled},
 	models.JobCompleting: {models.JobCompleted, models.JobQueued, models.JobScheduled, models.JobFailed, models.JobCancelled},

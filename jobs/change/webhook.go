@@ -19,9 +19,10 @@ import (
 
 // WebhookEvents are the events that endpoints of each format can subscribe to.
 var WebhookEvents = map[webhooks.Format][]string{
-	webhooks.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled"},
-	webhooks.FormatOpenAI:   {"video.completed", "video.failed"},
-	webhooks.FormatBucket:   {"job.completed"},
+	webhooks.FormatStandard: {"job.completed", "job.failed", "job.cancelled", "workflow.completed", "workflow.failed", "workflow.cancelled",
+		webhooks.EventApproval, webhooks.EventBudget},
+	webhooks.FormatOpenAI: {"video.completed", "video.failed"},
+	webhooks.FormatBucket: {"job.completed"},
 }
 
 // webhookEvent returns a format's name for the end of a run. OpenAI's format has none for a

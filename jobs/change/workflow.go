@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/uptrace/bun"
@@ -60,40 +61,50 @@ func (c *Change) ofNode() (n models.NodeChange) {
 // workflows.
 func AnnounceWorkflows(ctx context.Context, tx bun.Tx, ended []*models.Workflow) error {
 	for _, w := range ended {
-		name := "workflow." + strings.ToLower(string(w.Status))
-		wanting, err := webhooks.ListWantingEndpoints(ctx, tx, []models.AccountID{w.AccountID}, []string{name})
-		if err != nil {
-			return fmt.Errorf("find the endpoints of the event: %w", err)
-		}
-		event := &webhooks.Event{
-			ID: models.NewWebhookEventID(), AccountID: w.AccountID, WorkflowID: w.ID, Run: w.Run, Type: name, CreatedAt: w.CompletedAt,
-		}
-		var deliveries []*webhooks.Delivery
-		for _, e := range wanting {
-			url := e.URL
-			if url == "" {
-				url = w.CallbackURL
-			} else if !slices.Contains(e.Events, name) {
-				continue
-			}
-			if url == "" {
-				continue
-			}
-			deliveries = append(deliveries, &webhooks.Delivery{
-				ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: w.AccountID,
-				// Runs of one workflow are delivered in their order, as those of one job are.
-				JobID: w.ID.AsJob(), Run: w.Run, Event: name, URL: url,
-			})
-		}
-		if len(deliveries) == 0 {
-			continue
-		}
-		if err := webhooks.InsertEvents(ctx, tx, []*webhooks.Event{event}); err != nil {
-			return fmt.Errorf("write the webhook event: %w", err)
-		}
-		if err := webhooks.InsertDeliveries(ctx, tx, deliveries); err != nil {
-			return fmt.Errorf("write the webhook deliveries: %w", err)
+		if err := announceWorkflow(ctx, tx, w, &webhooks.Event{
+			Run: w.Run, Type: "workflow." + strings.ToLower(string(w.Status)), CreatedAt: w.CompletedAt,
+		}); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// AnnounceApproval is AnnounceWorkflows for a node that begins to wait for an answer.
+func AnnounceApproval(ctx context.Context, tx bun.Tx, w *models.Workflow, asked *models.Approval) error {
+	return announceWorkflow(ctx, tx, w, &webhooks.Event{
+		Run: asked.Run, Type: webhooks.EventApproval, ApprovalID: asked.JobID, CreatedAt: asked.AskedAt,
+	})
+}
+
+func announceWorkflow(ctx context.Context, tx bun.Tx, w *models.Workflow, event *webhooks.Event) error {
+	event.ID, event.AccountID, event.WorkflowID = models.NewWebhookEventID(), w.AccountID, w.ID
+	wanting, err := webhooks.ListWantingEndpoints(ctx, tx, []models.AccountID{w.AccountID}, []string{event.Type})
+	if err != nil {
+		return fmt.Errorf("find the endpoints of the event: %w", err)
+	}
+	var deliveries []*webhooks.Delivery
+	for _, e := range wanting {
+		url := e.URL
+		if url == "" {
+			url = w.CallbackURL
+		} else if !slices.Contains(e.Events, event.Type) {
+			continue
+		}
+		if url == "" {
+			continue
+		}
+		deliveries = append(deliveries, &webhooks.Delivery{
+			ID: models.NewWebhookDeliveryID(), EventID: event.ID, EndpointID: e.ID, AccountID: w.AccountID,
+			// Runs of one workflow are delivered in their order, as those of one job are.
+			JobID: w.ID.AsJob(), Run: w.Run, Event: event.Type, URL: url,
+		})
+	}
+	if len(deliveries) == 0 {
+		return nil
+	}
+	if err := webhooks.InsertEvents(ctx, tx, []*webhooks.Event{event}); err != nil {
+		return fmt.Errorf("write the webhook event: %w", err)
+	}
+	return apierror.Wrap(webhooks.InsertDeliveries(ctx, tx, deliveries), "write the webhook deliveries")
 }

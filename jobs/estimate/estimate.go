@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
+	"github.com/shopspring/decimal"
 )
 
 // Forecast is the basis of all estimates: a recent snapshot of the workers and of the accounts'
@@ -139,9 +140,13 @@ type Estimate struct {
 	WaitSecondsP90 *float64
 	// RenderSeconds is how long the job keeps a worker busy.
 	RenderSeconds *float64
+	// CostUSD is what the job costs at most, as far as is known; nil is unknown. See [Estimator.CostUSD].
+	CostUSD *decimal.Decimal
 	// Position is the job's place among the queued jobs that its workers can run; 1 is the
-	// next.
+	// next. It is 0 for a job that gets the result of ReusedFrom.
 	Position int
+	// ReusedFrom is the job whose result the job would have, or nil.
+	ReusedFrom *models.JobID
 }
 
 // seconds returns the seconds until the job completes, or nil if they are unknown.

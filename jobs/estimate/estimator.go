@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/internal/periodic"
+	"github.com/reelay/reelay/internal/recent"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/fairqueue"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/samber/lo"
+	"github.com/shopspring/decimal"
 	"github.com/uptrace/bun"
 )
 
@@ -36,6 +38,8 @@ type Estimator struct {
 	took     time.Duration // without rests
 
 	warmth atomic.Pointer[warmth]
+	// fees are what providers charge.
+	fees recent.Map[string, *decimal.Decimal]
 	// asked reports whether the forecast was used since the newest refresh.
 	asked atomic.Bool
 }

@@ -80,7 +80,7 @@ func (i *Inputs) Request(ctx context.Context, p jobs.Principal, contentType stri
 	if err := i.room(ctx, p.AccountID, sizeBytes); err != nil {
 		return nil, err
 	}
-	issued, err := i.issue(ctx, p.AccountID, contentType, sizeBytes, checksum)
+	issued, err := i.issue(ctx, p.AccountID, contentType, sizeBytes, checksum, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +101,7 @@ func (i *Inputs) Put(ctx context.Context, p jobs.Principal, contentType string, 
 	if err != nil {
 		return nil, apierror.Invalid("", "The upload of the image is incomplete.")
 	}
-	info, err := picture.Check(ctx, data)
-	if fault := picture.Fault(""); errors.As(err, &fault) {
-		return nil, apierror.Invalid("", "The image cannot be used: %s.", fault)
-	}
+	info, err := checkPicture(ctx, data)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +113,7 @@ func (i *Inputs) Put(ctx context.Context, p jobs.Principal, contentType string, 
 
 // store writes a checked image. Its key is issued before the object is written.
 func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byte, info picture.Info) (*models.Artifact, error) {
-	issued, err := i.issue(ctx, account, info.ContentType, int64(len(data)), crc32c(data))
+	issued, err := i.issue(ctx, account, info.ContentType, int64(len(data)), crc32c(data), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +124,11 @@ func (i *Inputs) store(ctx context.Context, account models.AccountID, data []byt
 }
 
 func (i *Inputs) issue(ctx context.Context, account models.AccountID, contentType string, size int64,
-	checksum string) (*models.IssuedUpload, error) {
+	checksum string, blake3 []byte) (*models.IssuedUpload, error) {
 	id := models.NewArtifactID()
 	issued := &models.IssuedUpload{
 		ObjectKey: inputKey(account, id), AccountID: account, ArtifactID: id, Type: models.ArtifactInput,
-		ContentType: contentType, SizeBytes: size, Checksum: checksum,
+		ContentType: contentType, SizeBytes: size, Checksum: checksum, Blake3: blake3,
 	}
 	return issued, apierror.Wrap(models.InsertUpload(ctx, i.DB, issued), "issue the key of an input")
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
+	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/digest"
 	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
@@ -63,6 +65,8 @@ func Remotes(files []catalogue.Input) (urls []string) {
 type Stored struct {
 	Uploads []Uploaded
 	Results []Result
+	// Artifacts are the files that are named by their ids, by what names them.
+	Artifacts map[string]*models.Artifact
 }
 
 // Uploaded is an input that params name, and where.
@@ -101,8 +105,15 @@ func (r Result) Check(job *models.Job) error {
 	case job.Status == models.JobFailed || job.Status == models.JobCancelled:
 		return apierror.Invalid(r.Field, "%s: job %s is %s, so it has no %s: retry it, or name another.", r.Field, r.Job, job.Status,
 			r.Take.Noun())
+	case r.Take == reference.TakeDraft && job.DraftSteps == 0:
+		return apierror.Invalid(r.Field, "%s: job %s is not a draft: leave out .draft, or submit the job with draft.", r.Field, r.Job)
+	case r.Take == reference.TakeDraft && job.Status == models.JobCompleted && job.LatestCheckpointID == "":
+		return apierror.Invalid(r.Field, "%s: the draft %s is no longer kept, or a job continues it: name another.", r.Field, r.Job)
 	case r.Take.OfVideo() && job.DraftSteps > 0:
-		return apierror.Invalid(r.Field, "%s: job %s is a draft, which has no video: name another.", r.Field, r.Job)
+		return apierror.Invalid(r.Field, "%s: job %s is a draft, which has no video: name another. An approval can pick it as %s.draft.", r.Field,
+			r.Job, r.Job)
+	case r.Take.OfVideo() && job.Approval() && job.Question().Drafts > 0:
+		return apierror.Invalid(r.Field, "%s: job %s picks a draft, which has no video: name the node that continues %s.", r.Field, r.Job, r.Job)
 	case r.Take.OfVideo() && job.Status == models.JobCompleted && job.ResultID == "":
 		return apierror.Invalid(r.Field, "%s: job %s has no video, or its video is no longer kept: name another.", r.Field, r.Job)
 	case r.artifact != "" && job.ResultID != r.artifact:
@@ -187,6 +198,12 @@ func (x *Examination) file(ctx context.Context, file catalogue.Input, found *Sto
 		switch {
 		case err != nil:
 			return err
+		}
+		if found.Artifacts == nil {
+			found.Artifacts = map[string]*models.Artifact{}
+		}
+		found.Artifacts[file.Reference] = a
+		switch {
 		case a.Type == models.ArtifactFinalVideo:
 			found.Results = append(found.Results, Result{a.JobID, file.Field(), cmp.Or(ref.Take, reference.TakeVideo), ref.Artifact})
 		default:
@@ -232,6 +249,10 @@ func (x *Examination) job(file catalogue.Input, r Result) error {
 			r.Job, r.Job)
 	case r.Take == reference.TakeVideo && !slices.Contains(file.Kinds, catalogue.InputVideo):
 		return wrongKind(file, "a job, which makes a video")
+	case r.Take == reference.TakeDraft && slices.Contains(file.Kinds, catalogue.InputDraft):
+		return nil
+	case r.Take == reference.TakeDraft:
+		return wrongKind(file, "a draft")
 	case r.Take != reference.TakeVideo && !image:
 		return wrongKind(file, "an image")
 	}
@@ -269,6 +290,26 @@ func (x *Examination) artifact(ctx context.Context, file catalogue.Input, ref re
 	}
 	x.artifacts[ref.Artifact] = a
 	return a, nil
+}
+
+// CompleteDigest adds the contents of what a job names to its digest, if all of that is stored. If
+// not, a job that does not ask for the result of another one has no digest.
+func (x *Examination) CompleteDigest(job *models.Job) {
+	var contents []string
+	for _, name := range job.ReuseRefs {
+		ref, err := reference.Parse(name)
+		a := x.artifacts[ref.Artifact]
+		if err != nil || a == nil {
+			if !job.Reuse {
+				job.ReuseDigest, job.ReuseRefs = nil, nil
+			}
+			return
+		}
+		contents = append(contents, change.FileContent(ref, a))
+	}
+	if job.ReuseDigest != nil {
+		job.ReuseDigest, job.ReuseRefs = digest.WithContents(job.ReuseDigest, contents), nil
+	}
 }
 
 // accepts returns an error unless the parameter takes what the reference names of a file of that

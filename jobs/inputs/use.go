@@ -202,9 +202,9 @@ func Name(params json.RawMessage, files []*models.InputFile) (named []Named) {
 		case file.Reference != "":
 			known[file.Reference] = &file.Artifact
 		case file.Type == models.ArtifactThumbnail:
-			known[reference.Reference{Job: file.JobID, Take: reference.TakeThumbnail}.String()] = &file.Artifact
+			known[reference.Reference{Job: file.SourceID, Take: reference.TakeThumbnail}.String()] = &file.Artifact
 		default: // a result, which has two names
-			known[string(file.ID)], known[string(file.JobID)] = &file.Artifact, &file.Artifact
+			known[string(file.ID)], known[string(file.SourceID)] = &file.Artifact, &file.Artifact
 		}
 	}
 	add := func(name, ref string) {

@@ -20,7 +20,7 @@ var tables = []string{
 	"bulk_operations", "bulk_items", "videos",
 	"lanes", "queue_pauses", "halts",
 	"api_keys", "audit_log",
-	"input_uses", "input_fetches", "job_sources",
+	"input_uses", "input_fetches", "job_sources", "approvals",
 }
 
 // SecretPattern matches secrets in a text.

@@ -20,7 +20,9 @@ import (
 	"github.com/reelay/reelay/adapters/remote"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/registry"
@@ -31,6 +33,7 @@ import (
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/features/workflow"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/seal"
@@ -75,6 +78,7 @@ type Stack struct {
 	Registry    *registry.Registry
 	Fleet       *fleet.WorkerOperator
 	Pools       *fleet.Pools
+	Engines     *fleet.Engines
 	Reaper      *lease.Reaper
 	Releaser    *pass.Releaser
 	Settler     *change.Settler
@@ -84,6 +88,8 @@ type Stack struct {
 	DeadLetters *operate.DeadLetters
 	Bulk        *bulk.Bulk
 	Accounts    *auth.Accounts
+	Budgets     *budget.Budgets
+	Eraser      *erase.Eraser
 	Members     *auth.Members
 	Alerts      *alert.Desk
 	Schedules   *schedule.Schedules
@@ -173,6 +179,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	estimates := &estimate.Estimator{DB: db, Catalogue: catalogue, LateAfter: jobs.LateAfter()}
 	sources := query.Sources{
 		DB: db, Sealer: sealer, Objects: objects, Catalogue: catalogue, Estimates: estimates, Checkpoints: checkpoints,
+		LinkKeys: blob.OneKey(bytes.Repeat([]byte{7}, 32)), Keep: upkeep.DefaultRetention.For,
 	}
 	reads := query.New(sources)
 	leaser := lease.NewLeaser(db, notifier, catalogue)
@@ -181,8 +188,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 	s := &Stack{
 		DB: db, Notifier: notifier, Reads: reads, sources: sources, Leaser: leaser, Objects: objects, ObjectsDir: dir, Base: base,
 		Keys:     auth.NewKeys(db),
-		Accounts: &auth.Accounts{DB: db, Notifier: notifier},
-		Members:  &auth.Members{DB: db},
+		Accounts: &auth.Accounts{DB: db, Notifier: notifier}, Budgets: &budget.Budgets{DB: db},
+		Members: &auth.Members{DB: db},
 		Alerts: &alert.Desk{DB: db, Config: &alert.Config{Rules: alert.Defaults(), Routes: []*alert.Route{{
 			Name: "nowhere", Slack: &alert.Slack{URL: "http://127.0.0.1:1"},
 		}}}, URL: "https://reelay.example"},
@@ -193,12 +200,12 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Attempts:  lease.NewAttempts(db, objects, catalogue, leaser),
 		Registrar: &fleet.Registrar{DB: db, Catalogue: catalogue, Notifier: notifier},
 		Reaper:    &lease.Reaper{DB: db, Notifier: notifier, Catalogue: catalogue},
-		Retrier:   &operate.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier},
+		Retrier:   &operate.Retrier{DB: db, Catalogue: catalogue, Sealer: sealer, Notifier: notifier, Estimates: estimates},
 		Operator:  &operate.QueueOperator{DB: db, Notifier: notifier, Catalogue: catalogue},
 		Registry:  &registry.Registry{DB: db, Catalogue: catalogue},
 		Fleet:     &fleet.WorkerOperator{DB: db, Notifier: notifier, Providers: map[string]fleet.Provider{}},
 		Pools: &fleet.Pools{DB: db, Catalogue: catalogue, Notifier: notifier, Checks: map[string]func(*capacity.Pool) error{
-			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled,
+			"fake": nil, "local": fleet.NoSettings, "static": fleet.NotScaled, engine.Provider: fleet.NotScaled,
 		}},
 		Inputs:    files,
 		Fetcher:   &inputs.InputFetcher{Inputs: files, Notifier: notifier, Catalogue: catalogue},
@@ -211,6 +218,8 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Upkeep:    &upkeep.Upkeep{DB: db, Objects: objects, Keep: upkeep.DefaultRetention},
 		Secrets:   map[access.Role]string{},
 	}
+	s.Eraser = &erase.Eraser{DB: db, Canceller: s.Canceller, Notifier: notifier, ObjectsGone: upkeep.OrphansGone}
+	s.Engines = &fleet.Engines{DB: db, Pools: s.Pools}
 	s.Videos = &video.Videos{DB: db, Jobs: reads.Jobs, Submitter: s.Submitter, Canceller: s.Canceller, Deleter: s.Deleter}
 	s.Learner, s.Estimates, s.Checkpoints = &lease.Learner{DB: db}, estimates, checkpoints
 	s.Leaser.Checkpoints, s.Leaser.Estimates, s.Submitter.Admission.Estimates = checkpoints, estimates, estimates
@@ -221,7 +230,7 @@ func Over(t testing.TB, db *bun.DB) *Stack {
 		Canceller: s.Canceller, Retrier: s.Retrier, DeadLetters: s.DeadLetters, Deleter: s.Deleter, Operator: s.Operator,
 	}.Verbs()}
 	s.Workflows = &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: db, Catalogue: s.Submitter.Catalogue,
-		Notifier: s.Notifier}, Submitter: s.Submitter}
+		Sealer: sealer, Notifier: s.Notifier}, Submitter: s.Submitter}
 	s.Schedules = &schedule.Schedules{Runner: schedule.Runner{DB: db, Submitter: s.Submitter, Canceller: s.Canceller, Workflows: s.Workflows,
 		Sealer: sealer}}
 	s.Deliverer.Objects, s.Deliverer.Buckets = objects, s.Webhooks.Buckets

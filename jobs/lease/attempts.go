@@ -67,6 +67,8 @@ type lockedLease struct {
 	change  *change.Change
 
 	wasWorker models.Worker
+	// atWork means that the attempt has ended, and that something outside its worker may go on with the job.
+	atWork bool
 
 	// objects has what the database knows of the objects that the calls name.
 	objects map[string]models.KnownObject
@@ -169,6 +171,7 @@ func (h *lockedLease) extend() {
 // end ends the attempt and frees its worker. A lost attempt is assumed to have worked until
 // its last heartbeat. Unless it succeeded, the GPU seconds since its last checkpoint are
 // counted as wasted; all of them if its video was defective, since the account does not pay for it.
+// Nothing is wasted of one that leaves its work to the next.
 func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass, reason string) {
 	now, a := h.change.Now, h.attempt
 	a.Status, a.EndedAt, a.FailureClass, a.FailureReason = status, now, class, reason
@@ -177,7 +180,7 @@ func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass
 		worked = a.LastHeartbeatAt
 	}
 	a.GPUSeconds = max(worked.Sub(a.LeasedAt).Seconds(), 0) // a clock may be set back
-	if status != models.AttemptSucceeded {
+	if status != models.AttemptSucceeded && !h.leavesWork(status) {
 		since := a.LeasedAt
 		if a.CheckpointAt.After(since) && class != models.FailDefectiveResult {
 			since = a.CheckpointAt
@@ -185,6 +188,7 @@ func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass
 		a.WastedGPUSeconds = max(worked.Sub(since).Seconds(), 0)
 		h.job.WastedGPUSeconds += a.WastedGPUSeconds
 	}
+	h.atWork = status != models.AttemptSucceeded && h.job.Handle != "" && class != models.FailDefectiveResult
 	h.change.Ending = &jobs.AttemptEnd{
 		Attempt: a, Job: h.job, Worker: h.worker, Preempted: h.takenAway(class),
 		Expired: status == models.AttemptLost && a.LeaseExpiresAt.Before(now),
@@ -194,6 +198,13 @@ func (h *lockedLease) end(status models.AttemptStatus, class models.FailureClass
 	if h.worker.Status == models.WorkerBusy {
 		h.worker.Status, h.worker.IdleSince = models.WorkerIdle, now
 	}
+}
+
+// leavesWork reports whether an attempt that ends with this status leaves work that still runs outside
+// its worker, for the next attempt to adopt.
+func (h *lockedLease) leavesWork(status models.AttemptStatus) bool {
+	over := status == models.AttemptLost || status == models.AttemptReleased
+	return over && h.job.HasHandle() && !h.job.AtMostOnce && h.job.CancelRequestedAt.IsZero()
 }
 
 // takenAway reports whether the end of an attempt with this class was a preemption, which neither
@@ -244,7 +255,10 @@ func saveLeases(ctx context.Context, tx bun.Tx, all []*lockedLease) error {
 		w.Issued, w.Artifacts = append(w.Issued, h.issued...), append(w.Artifacts, h.kept...)
 		changes = append(changes, h.change)
 	}
-	return change.SaveAll(ctx, tx, changes, w)
+	if err := change.SaveAll(ctx, tx, changes, w); err != nil {
+		return err
+	}
+	return freeSlots(ctx, tx, all)
 }
 
 func (h *lockedLease) answer() *Answer {

@@ -36,7 +36,7 @@ const (
 func final(class models.FailureClass) bool {
 	switch class {
 	case models.FailInvalidInput, models.FailContentPolicy, models.FailUnauthorized, models.FailBudget,
-		models.FailPoison, models.FailDependency:
+		models.FailPoison, models.FailDependency, models.FailRejected:
 		return true
 	}
 	return false

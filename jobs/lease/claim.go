@@ -160,7 +160,7 @@ func (l *Leaser) claimSome(ctx context.Context, all []*search, asked bool, patie
 			c.search.found = found{lease: l.paced(c.made.lease, c.search.worker)}
 			changes = append(changes, c.made.change)
 			over[c.search] = true
-		case notIdle:
+		case notIdle, noSlot:
 			c.search.found = found{}
 			over[c.search] = true
 		case answered:

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -43,6 +44,7 @@ type claim struct {
 	answered bool
 	made     *assignment
 	wait     estimate.WarmWait // of a job that is spared
+	resumes  bool              // the job has a slot at the worker's hosted provider
 }
 
 // verdict is the outcome of a claim after its rows were locked.
@@ -55,6 +57,7 @@ const (
 	notIdle          // the worker is not idle or in quarantine, or its pool has changed what it takes
 	answered         // the worker's request already had a lease, which is over
 	notForIt         // the worker may not take the job now
+	noSlot           // the worker's hosted provider has no room for the job
 	spared           // the job waits for a worker that has its model in memory
 )
 
@@ -65,6 +68,9 @@ func (b *claimBatch) find(ctx context.Context, all []*search, postgres bool) err
 	lanes, err := models.ReadLanes(ctx, b.DB)
 	if err != nil {
 		return fmt.Errorf("read the lanes: %w", err)
+	}
+	if all, err = b.providerRoom(ctx, all, lanes); err != nil || len(all) == 0 {
+		return err
 	}
 	next, err := b.next(ctx, all, all[0].reach.Queues(lanes), postgres)
 	if err != nil || len(next) == 0 {
@@ -133,11 +139,16 @@ func (b *claimBatch) run(ctx context.Context, tx bun.Tx) error {
 	if err := b.lock(ctx, tx); err != nil {
 		return err
 	}
-	var all []*assignment
 	for _, c := range b.claims {
 		if err := b.judge(ctx, tx, c); err != nil {
 			return err
 		}
+	}
+	if err := b.takeSlots(ctx, tx); err != nil {
+		return err
+	}
+	var all []*assignment
+	for _, c := range b.claims {
 		if c.verdict == given {
 			all = append(all, c.made)
 		}
@@ -176,7 +187,8 @@ func (b *claimBatch) judge(ctx context.Context, tx bun.Tx, c *claim) error {
 	room, known := b.room[c.head.Account]
 	switch {
 	case known && room < 1:
-		c.verdict = capped
+		// A search leaves out the jobs of such an account, but not those that resume.
+		c.verdict = lo.Ternary(c.resumes, notForIt, capped)
 	case w == nil || w.Status != models.WorkerIdle || w.Key() != c.search.kind || w.Quarantined(b.now):
 		c.verdict = notIdle
 	case c.answered:

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 )
 
 const (
@@ -25,6 +28,11 @@ const (
 // failed decides what happens to the job of an attempt that has just ended FAILED.
 func (l *lockedLease) failed(ctx context.Context, known *catalogue.Snapshot, f Failure) error {
 	job, class, reason := l.job, f.Class, f.Message
+	if class == models.FailSubmitUnknown {
+		before := job.FailureClass
+		job.FailureClass, job.FailureReason = class, reason
+		return l.submitUnknown(ctx, before, reason)
+	}
 	job.FailureClass, job.FailureReason = class, reason
 	plan := planRetry(failures{
 		class: class, n: job.Failures + 1, most: job.MaxAttempts, retryAfterSeconds: f.RetryAfterSeconds, policy: job.RetryPolicy,
@@ -48,16 +56,23 @@ func (l *lockedLease) failed(ctx context.Context, known *catalogue.Snapshot, f F
 		job.Handle = "" // an attempt that adopts that work gets the same video
 	}
 	if class == models.FailDefectiveResult && !plan.never {
+		paid, err := l.paid(ctx)
+		if err != nil {
+			return err
+		}
 		again, err := l.sameDefect(ctx)
 		if err != nil {
 			return err
 		}
-		plan.never = again
+		plan.never = paid || again
 	}
 	if job.AtMostOnce && !final(class) {
 		return l.spent()
 	}
 	if plan.never {
+		if moved, err := l.reroute(ctx, known); moved || err != nil {
+			return err
+		}
 		return l.change.Failed(class, reason)
 	}
 	if class == models.FailOutOfMemory {
@@ -70,6 +85,25 @@ func (l *lockedLease) failed(ctx context.Context, known *catalogue.Snapshot, f F
 	return l.retryLater(class, reason, plan.delay)
 }
 
+// reroute moves a job whose attempts are used up to the next model of its fallback, if it has one and the failure
+// is one that another model may not have. It reports whether it did.
+func (l *lockedLease) reroute(ctx context.Context, known *catalogue.Snapshot) (bool, error) {
+	switch l.attempt.FailureClass {
+	case models.FailProvider, models.FailRateLimited, models.FailModelCrash, models.FailTransient, models.FailTimeout, models.FailOutOfMemory:
+	default:
+		return false, nil
+	}
+	routes := change.Routes(known, l.job)
+	if len(routes) == 0 {
+		return false, nil
+	}
+	reason := fmt.Sprintf("all attempts with %s failed; the last with %s: %s", l.job.Model, l.attempt.FailureClass, l.attempt.FailureReason)
+	if err := l.change.Reroute(ctx, routes[0], text.Clip(reason, maxReasonBytes)); err != nil {
+		return false, err
+	}
+	return true, l.requeue(l.job.Progress.Message)
+}
+
 // notRepeated is appended to the reason if the job would otherwise have been retried.
 const notRepeated = ". The job is atMostOnce and may have started, so it is not repeated; retryJob runs it again."
 
@@ -79,6 +113,16 @@ const notRepeated = ". The job is atMostOnce and may have started, so it is not 
 func (l *lockedLease) spent() error {
 	why := strings.TrimSuffix(text.Clip(l.attempt.FailureReason, maxReasonBytes-len(notRepeated)), ".")
 	return l.change.Failed(l.attempt.FailureClass, why+notRepeated)
+}
+
+// paid reports whether the worker's jobs are paid at a hosted provider, where one with a bad video is done once: only
+// an operator pays for another.
+func (l *lockedLease) paid(ctx context.Context) (bool, error) {
+	_, err := capacity.GetProviderAccount(ctx, l.change.Tx, l.worker.PoolID)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, fmt.Errorf("read the account at the provider: %w", err)
+	}
+	return err == nil, nil
 }
 
 // sameDefect reports whether another attempt of this run delivered a video with the same defect.

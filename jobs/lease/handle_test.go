@@ -46,10 +46,12 @@ func TestStoreHandle(t *testing.T) {
 
 		again("three") // after a preemption
 		require.Equal(t, "prediction 7 \"ü\\\n{}", next.Job.Handle)
+		require.Zero(t, s.Reload(t, job.ID).WastedGPUSeconds, "the next attempt adopts the work")
 		_, err = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailModelCrash, Message: "the poll failed",
 			RetryAfterSeconds: new(0)})
 		require.NoError(t, err)
 		require.True(t, s.Reload(t, job.ID).HasHandle(), "after a failure")
+		require.Positive(t, s.Reload(t, job.ID).WastedGPUSeconds)
 		s.RequireInvariants(t)
 	})
 

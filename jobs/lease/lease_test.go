@@ -3,7 +3,9 @@ package lease_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +18,19 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
+
+// idleWorkers counts the reads of a worker after a look that found no work.
+type idleWorkers struct{ read atomic.Int64 }
+
+func (w *idleWorkers) BeforeQuery(ctx context.Context, _ *bun.QueryEvent) context.Context { return ctx }
+
+func (w *idleWorkers) AfterQuery(_ context.Context, e *bun.QueryEvent) {
+	if strings.HasPrefix(e.Query, "SELECT") && strings.Contains(e.Query, `FROM "workers" AS "w" WHERE (w.id IN`) {
+		w.read.Add(1)
+	}
+}
 
 func TestLease(t *testing.T) {
 	t.Parallel()
@@ -260,6 +274,8 @@ func TestLease(t *testing.T) {
 				t.Parallel()
 
 				s := jobstest.New(t)
+				idle := new(idleWorkers)
+				s.Leaser.DB = s.DB.WithQueryHook(idle)
 				found := make(chan string, 2)
 				for i, one := range []struct {
 					name  string
@@ -278,7 +294,9 @@ func TestLease(t *testing.T) {
 							found <- one.name
 						}
 					}()
-					testrun.Eventually(t, "the call waits", func() bool { return s.Notifier.Waiters.Waiting() == i+1 })
+					// After its first look for work, a call reads its worker once more and waits. A look that is late
+					// would find the job itself.
+					testrun.Eventually(t, "the call waits", func() bool { return idle.read.Load() == int64(i)+1 })
 				}
 
 				s.Submit(t)

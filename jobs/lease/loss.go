@@ -57,7 +57,7 @@ func endUnfenced(ctx context.Context, l *lockedLease, lost Loss) error {
 
 // blamed reports whether the job may have caused the loss.
 func (l *lockedLease) blamed(ctx context.Context, lost Loss) (bool, error) {
-	if lost.Blameless {
+	if lost.Blameless || l.job.Phase.AtProvider() {
 		return false, nil
 	}
 	o, err := getOutage(ctx, l.change.Tx)

@@ -105,6 +105,26 @@ func TestPoison(t *testing.T) {
 		require.Zero(t, s.Reload(t, job.ID).Crashes)
 	})
 
+	t.Run("IsNotAJobThatAHostedProviderWorksOn", func(t *testing.T) {
+		t.Parallel()
+
+		s := jobstest.New(t)
+		workers := standby(t, s, 8)
+		job := s.Submit(t)
+		for i := range 5 {
+			_, fence := s.Lease(t, workers[i])
+			_, err := s.Attempts.ReportProgress(t.Context(), workers[i], fence,
+				lease.ProgressReport{Progress: models.Progress{Phase: models.PhaseGenerating}})
+			require.NoError(t, err)
+			s.ExpireLease(t, fence.AttemptID)
+			_, err = s.Reaper.Reap(t.Context())
+			require.NoError(t, err)
+		}
+
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
+		require.Zero(t, s.Reload(t, job.ID).Crashes)
+	})
+
 	t.Run("IsNotAJobLostWithAFifthOfTheFleet", func(t *testing.T) {
 		t.Parallel()
 

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -27,6 +28,8 @@ type DeadLetters struct {
 	Sealer    *seal.Sealer
 	Notifier  *change.Notifier
 	Inputs    *inputs.Inputs
+	// Estimates says what new runs cost; nil leaves what was estimated.
+	Estimates *estimate.Estimator
 }
 
 // Edit is what an operator changes for the run that a redrive opens. Nil fields stay as they
@@ -75,7 +78,7 @@ func (d *DeadLetters) Redrive(ctx context.Context, p jobs.Principal, id models.D
 			return err
 		}
 		return reopen(ctx, done, opening{event: models.EventRedriven, by: p.KeyID, lane: models.TierCritical, edit: edited,
-			known: d.Catalogue.Current()})
+			known: d.Catalogue.Current(), estimates: d.Estimates})
 	})
 	if err != nil {
 		return nil, apierror.Wrap(err, "redrive dead letter %s", id)

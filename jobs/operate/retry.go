@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/inputs"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -26,18 +27,24 @@ type Retrier struct {
 	Catalogue *catalogue.Catalogue
 	Sealer    *seal.Sealer
 	Notifier  *change.Notifier
+	// Estimates says what new runs cost; nil leaves what was estimated.
+	Estimates *estimate.Estimator
 }
 
 // Retry opens a new run of a FAILED or CANCELLED job for its owner or an operator. The run
 // starts from the newest checkpoint, unless fromScratch is set or none is left. Retry returns
 // CONFLICT for a job in another state, a deleted one, or one that depends on a failed job, and
-// QUOTA_EXCEEDED if the account's queue is full.
+// QUOTA_EXCEEDED if the account's queue is full, and BUDGET_EXCEEDED if its budget has not enough left.
 func (r *Retrier) Retry(ctx context.Context, p jobs.Principal, id models.JobID, fromScratch bool) (*models.Job, error) {
-	if _, err := jobs.JobToChange(ctx, r.DB, p, id); err != nil {
+	seen, err := jobs.JobToChange(ctx, r.DB, p, id)
+	if err != nil {
 		return nil, err
 	}
 	var done *change.Change
-	err := jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+	err = jobs.InTx(ctx, r.DB, func(ctx context.Context, tx bun.Tx) error {
+		if err := submit.LockBudget(ctx, tx, seen.AccountID); err != nil {
+			return err
+		}
 		job, err := models.LockJob(ctx, tx, id)
 		if err != nil {
 			return err
@@ -52,7 +59,7 @@ func (r *Retrier) Retry(ctx context.Context, p jobs.Principal, id models.JobID, 
 		if err := models.ResolveDeadLetters(ctx, tx, []models.JobID{id}, models.ResolvedRetried, string(p.KeyID), ""); err != nil {
 			return err
 		}
-		err = reopen(ctx, done, opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: r.Catalogue.Current()})
+		err = reopen(ctx, done, opening{event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: r.Catalogue.Current(), estimates: r.Estimates})
 		if errors.Is(err, models.ErrNoRoom) {
 			return submit.ErrQueueFull
 		}
@@ -73,6 +80,7 @@ type opening struct {
 	fromScratch bool
 	edit        *inputs.Edit // nil: nothing is edited
 	known       *catalogue.Snapshot
+	estimates   *estimate.Estimator
 	// name, if it is not nil, words the refusal of a job.
 	name func(*models.Job, *apierror.Error) error
 	// last, if it is not nil, is called before the runs are counted.
@@ -115,6 +123,12 @@ func reopenAll(ctx context.Context, tx bun.Tx, changes []*change.Change, o openi
 	for _, c := range changes {
 		if err := renew(ctx, c, o, all); err != nil {
 			return refused(c, err)
+		}
+	}
+	if changes[0].Bounded {
+		again := lo.Map(changes, func(c *change.Change, _ int) *models.Job { return c.Job })
+		if err := submit.CheckBudgets(ctx, tx, again, changes[0].Now); err != nil {
+			return err
 		}
 	}
 	if o.fromScratch || o.edit != nil {
@@ -169,12 +183,22 @@ func renew(ctx context.Context, c *change.Change, o opening, all inputs.Relation
 	if depends.Fetch, err = inputs.Use(ctx, c.Tx, job, files, o.edit, all); err != nil {
 		return err
 	}
+	depends.Approval = job.Approval()
 	lane := cmp.Or(o.lane, job.Tier)
 	resetRun(c, lane)
+	if o.estimates != nil { // prices, render times and params may be others now
+		usd, err := o.estimates.JobUSD(ctx, job)
+		if err != nil {
+			return err
+		}
+		if usd != nil {
+			job.EstimatedUSD = usd
+		}
+	}
 	c.Note(o.event, jobs.Payload{"lane": lane, "run": job.Run, "by": o.by, "fromCheckpoint": job.LatestCheckpointID != ""})
 	if job.BlockedBy = depends.Count(); job.BlockedBy > 0 {
 		job.Status = models.JobBlocked
-		c.Due = c.Due || depends.Fetch
+		c.Due = c.Due || depends.Fetch || c.Asks()
 		c.Note(models.EventBlocked, jobs.Payload{"openDependencies": depends.Open, "fetch": depends.Fetch})
 		return nil
 	}
@@ -260,6 +284,12 @@ func applyEdits(ctx context.Context, c *change.Change, o opening) error {
 		o.edit.Input.Run = job.Run
 		if err := models.InsertJobInput(ctx, c.Tx, o.edit.Input); err != nil {
 			return fmt.Errorf("edit the prompt: %w", err)
+		}
+	}
+	if o.edit != nil && job.ReuseDigest != nil { // it is another request now
+		job.ReuseDigest, job.ReuseRefs = nil, nil
+		if err := models.SaveReuse(ctx, c.Tx, []*models.Job{job}); err != nil {
+			return fmt.Errorf("forget the digest: %w", err)
 		}
 	}
 	if o.fromScratch || o.edit != nil {

@@ -9,10 +9,12 @@ import (
 	"slices"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
@@ -25,7 +27,10 @@ import (
 type WorkflowOperator struct {
 	DB        *bun.DB
 	Catalogue *catalogue.Catalogue
+	Sealer    *seal.Sealer
 	Notifier  *change.Notifier
+	// Estimates says what new runs cost; nil leaves what was estimated.
+	Estimates *estimate.Estimator
 }
 
 // Get returns a workflow that the caller may see, or NOT_FOUND.
@@ -72,6 +77,9 @@ func (w *WorkflowOperator) change(ctx context.Context, p jobs.Principal, id mode
 // is being cancelled, or if a job was deleted.
 func (w *WorkflowOperator) Retry(ctx context.Context, p jobs.Principal, id models.WorkflowID, fromScratch bool) (*models.Workflow, error) {
 	after, err := w.change(ctx, p, id, func(ctx context.Context, tx bun.Tx, seen *models.Workflow) ([]*change.Change, error) {
+		if err := submit.LockBudget(ctx, tx, seen.AccountID); err != nil {
+			return nil, err
+		}
 		failed, err := lockFailed(ctx, tx, id)
 		if err != nil {
 			return nil, err
@@ -107,7 +115,7 @@ func (w *WorkflowOperator) Retry(ctx context.Context, p jobs.Principal, id model
 			c.Bounded = true
 		}
 		err = reopenAll(ctx, tx, failed, opening{
-			event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: w.Catalogue.Current(),
+			event: models.EventQueued, by: p.KeyID, fromScratch: fromScratch, known: w.Catalogue.Current(), estimates: w.Estimates,
 			name: func(job *models.Job, refused *apierror.Error) error {
 				return apierror.Conflict("The node %s: %s", place[job.ID].Key, refused.Message)
 			},
@@ -315,7 +323,7 @@ func (w *WorkflowOperator) retryParent(ctx context.Context, due models.ParentRet
 			"for a job that depends on it"); err != nil {
 			return err
 		}
-		return reopen(ctx, c, opening{event: models.EventQueued, by: jobs.HostName, known: w.Catalogue.Current()})
+		return reopen(ctx, c, opening{event: models.EventQueued, by: jobs.HostName, known: w.Catalogue.Current(), estimates: w.Estimates})
 	}
 	if done, err = w.withParent(ctx, due, again); submit.Refusal(err) != nil {
 		return w.withParent(ctx, due, func(ctx context.Context, c *change.Change) error { return giveUp(ctx, c) })

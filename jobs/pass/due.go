@@ -188,7 +188,7 @@ func lookAtSlack(ctx context.Context, db *bun.DB, p *change.Pace, id models.JobI
 	err = change.DoLocked(ctx, db, id, models.LockFreeJob, func(ctx context.Context, tx bun.Tx, c *change.Change) error {
 		moved = nil
 		job := c.Job
-		if job.Status != models.JobQueued || job.SlackUntil.IsZero() || job.SlackUntil.After(c.Now) {
+		if job.Status != models.JobQueued || job.Needs.IsHeld() || job.SlackUntil.IsZero() || job.SlackUntil.After(c.Now) {
 			return nil // it moved meanwhile
 		}
 		if err := p.Place(ctx, tx, job, c.Now); err != nil {

@@ -30,6 +30,10 @@ const (
 	// TakeFirstFrame and TakeLastFrame are pictures of the first and last frame of a video.
 	TakeFirstFrame Take = "firstFrame"
 	TakeLastFrame  Take = "lastFrame"
+	// TakeDraft is a draft itself, which an approval can offer. TakePick is the draft that an approval
+	// picks: no text names it, only the node that continues it.
+	TakeDraft Take = "draft"
+	TakePick  Take = "pick"
 	// TakeThumbnail is the THUMBNAIL of a job.
 	TakeThumbnail Take = "thumbnail"
 	// TakeOutput is the whole output of a job. With a dot and a path it is the value there, such
@@ -53,8 +57,9 @@ func Parse(name string) (Reference, error) {
 		if r.Take.OfOutput() && !r.Take.validPath() {
 			return r, fmt.Errorf("has a path of an output that is too long or has an empty part: write .output.key.0")
 		}
-		if !r.Take.OfOutput() && !slices.Contains([]Take{TakeVideo, TakeFirstFrame, TakeLastFrame, TakeThumbnail}, r.Take) {
-			return r, fmt.Errorf("has .%s after the id: a job has .video, .firstFrame, .lastFrame, .thumbnail and .output", text.Clip(take, 32))
+		if !r.Take.OfOutput() && !slices.Contains([]Take{TakeVideo, TakeFirstFrame, TakeLastFrame, TakeThumbnail, TakeDraft}, r.Take) {
+			return r, fmt.Errorf("has .%s after the id: a job has .video, .firstFrame, .lastFrame, .thumbnail, .output and .draft",
+				text.Clip(take, 32))
 		}
 		return r, nil
 	case strings.HasPrefix(id, "art_"):
@@ -101,6 +106,8 @@ func (t Take) Noun() string {
 	switch {
 	case t == TakeThumbnail:
 		return "thumbnail"
+	case t == TakeDraft || t == TakePick:
+		return "draft"
 	case t.OfOutput():
 		return "output"
 	}

@@ -107,7 +107,7 @@ func (s *Submitter) admit(ctx context.Context, call *submitCall) (*pass, error) 
 			return nil, e.err
 		}
 		if !e.pending {
-			call.tier = e.account.Tier
+			call.tier, call.budgeted = e.account.Tier, e.account.Budgeted
 			return &e.pass, nil
 		}
 		e.pending, e.welcome = false, false
@@ -164,8 +164,10 @@ func (s *Submitter) judge(ctx context.Context, entries []*entry) error {
 	_, there := lo.FilterReject(entries, func(e *entry, _ int) bool {
 		if e.account = accounts[e.call.account]; e.account == nil {
 			e.err = fmt.Errorf("read account %s: %w", e.call.account, sql.ErrNoRows)
+		} else if !e.account.ClosedAt.IsZero() {
+			e.err = apierror.ErrAccountClosed
 		}
-		return e.account == nil
+		return e.err != nil
 	})
 	for _, e := range there {
 		for one, err := range e.judge(known) {
@@ -201,13 +203,9 @@ func (s *Submitter) readEntries(ctx context.Context, entries []*entry) (map[mode
 	for _, account := range accounts {
 		s.shares.Keep(account.ID, account, now)
 	}
-	used, err := models.FindUsedKeys(ctx, s.DB, keys)
+	known, err := s.usedKeys(ctx, keys)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look up the keys: %w", err)
-	}
-	known := map[models.JobKey]bool{}
-	for _, key := range used {
-		known[key] = true
 	}
 	return lo.KeyBy(accounts, func(a *models.Account) models.AccountID { return a.ID }), known, nil
 }
@@ -383,7 +381,7 @@ func (p *pass) giveBack(ctx context.Context, unused []*submission) {
 }
 
 // limits lists the error codes of refusals by a limit, which are reported where they occur.
-var limits = []apierror.Code{apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeOverloaded}
+var limits = []apierror.Code{apierror.CodeRateLimited, apierror.CodeQuotaExceeded, apierror.CodeBudgetExceeded, apierror.CodeOverloaded}
 
 // note reports a refusal by a limit.
 func (a *Admission) note(err error, tier models.Tier) {

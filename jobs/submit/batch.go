@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
+	"github.com/shopspring/decimal"
 	"github.com/uptrace/bun"
 )
 
@@ -28,6 +29,8 @@ type submitBatch struct {
 	calls []*submitCall
 	// wait means that a plain write waits for locked accounts.
 	wait bool
+	// cost returns what a job will cost on own GPUs, or nil.
+	cost func(*models.Job) *decimal.Decimal
 
 	// What was read first, unless all calls are plain: the account, of which no other submit
 	// runs; the clock; the jobs of used idempotency keys; the jobs of earlier requests of the
@@ -45,6 +48,7 @@ type submitBatch struct {
 	have      inputs.Has
 	inputs    map[models.ArtifactID]models.AccountID
 	users     userQueues
+	purse     purse
 	// draft is the draft that the only call continues, and continued the job that already continues
 	// it; both can be nil. taken is what the draft took from other jobs.
 	draft, continued *models.Job
@@ -53,7 +57,9 @@ type submitBatch struct {
 	// What was decided: the answers to each call, and what is to be written.
 	answers map[*submitCall][]Submitted
 	changes []*change.Change
-	of      map[*change.Change]accepted
+	// reused are those of the changes that have the result of another job.
+	reused []*change.Change
+	of     map[*change.Change]accepted
 }
 
 // accepted is the source of a new job.
@@ -76,7 +82,7 @@ func (s *Submitter) writeWaiting(ctx context.Context, calls []*submitCall) error
 }
 
 func (s *Submitter) writeUnread(ctx context.Context, calls []*submitCall, wait bool) error {
-	b := &submitBatch{calls: calls, wait: wait, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
+	b := &submitBatch{calls: calls, wait: wait, cost: s.Admission.Estimates.CostUSD, used: map[models.JobKey]*models.Job{}, accounts: map[models.AccountID]*models.Account{}}
 	for _, call := range calls {
 		b.accounts[call.account] = &models.Account{ID: call.account, Tier: call.tier, MaxQueued: math.MaxInt}
 	}
@@ -120,16 +126,17 @@ func (b *submitBatch) leaveUnwritten() {
 func (s *Submitter) writeRead(ctx context.Context, calls []*submitCall) error {
 	var b *submitBatch
 	err := jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
-		b = &submitBatch{tx: tx, calls: calls, start: change.Change{Tx: tx}, users: userQueues{share: s.UserShare}}
+		b = &submitBatch{tx: tx, calls: calls, cost: s.Admission.Estimates.CostUSD, start: change.Change{Tx: tx}, users: userQueues{share: s.UserShare}}
 		return b.run(ctx, s)
 	})
 	if err != nil {
 		return jobs.BatchError(err)
 	}
 	b.answer(ctx, s)
-	if b.unsettled { // the Settler does it, too, but a moment later
+	if b.unsettled || len(b.reused) > 0 { // the Settler does it, too, but a moment later
 		settler := change.Settler{DB: s.DB, Notifier: s.Notifier}
-		_, err := settler.Part(ctx, slices.Collect(maps.Keys(b.seen)))
+		ended := lo.Map(b.reused, func(c *change.Change, _ int) models.JobID { return c.Job.ID })
+		_, err := settler.Part(ctx, slices.AppendSeq(ended, maps.Keys(b.seen)))
 		s.Notifier.Log(ctx, err)
 	}
 	return nil
@@ -177,6 +184,9 @@ func (b *submitBatch) lock(ctx context.Context) error {
 	}
 	account, now, err := models.ReadAccount(ctx, b.tx, b.calls[0].account)
 	b.start.Now = now
+	if err == nil && !account.ClosedAt.IsZero() {
+		return apierror.ErrAccountClosed
+	}
 	b.accounts = map[models.AccountID]*models.Account{account.ID: account}
 	return err
 }
@@ -247,7 +257,25 @@ func (b *submitBatch) read(ctx context.Context) error {
 	if b.repeated, err = madeBefore(ctx, b.tx, videos, b.used); err != nil {
 		return fmt.Errorf("look for repeated requests: %w", err)
 	}
+	if err := b.readPurse(ctx); err != nil {
+		return err
+	}
 	return b.readUsers(ctx)
+}
+
+// readPurse reads the budgets of an account that has any.
+func (b *submitBatch) readPurse(ctx context.Context) (err error) {
+	account := b.calls[0].account
+	if !b.accounts[account].Budgeted {
+		return nil
+	}
+	var users []string
+	for _, one := range b.open() {
+		users = append(users, one.asked.UserID)
+	}
+	b.purse, err = readPurse(ctx, b.tx, account, users)
+	b.purse.now = b.start.Now
+	return err
 }
 
 // open iterates over the submissions that are not refused yet.
@@ -320,7 +348,7 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 		return apierror.Invalid("dependsOn", "Job %s, on which it depends, is %s: retry that job first, or let the node CONTINUE.",
 			waits.Failed.ID, waits.Failed.Status)
 	}
-	waits.Fetch = len(inputs.Remotes(one.files)) > 0
+	waits.Fetch, waits.Approval = len(inputs.Remotes(one.files)) > 0, job.Approval()
 	c := &change.Change{Tx: b.start.Tx, Now: b.start.Now, Job: job}
 	in := one.in
 	in.DependsOn = one.dependsOn
@@ -336,7 +364,13 @@ func (b *submitBatch) one(call *submitCall, one *submission, answer *Submitted) 
 	if err := b.users.enter(job, waits.Failed == nil); err != nil {
 		return err
 	}
-	if waits.Failed == nil { // a job that fails with its parent leaves its place at once
+	if job.Continues != "" { // only now it is known what it renders
+		job.EstimatedUSD = b.cost(job)
+	}
+	if waits.Failed == nil { // a job that fails with its parent leaves its place at once, and costs nothing
+		if err := b.purse.enter(job); err != nil {
+			return err
+		}
 		account.Queued++
 	}
 	if job.IdempotencyKey != "" {
@@ -399,4 +433,5 @@ func (b *submitBatch) answer(ctx context.Context, s *Submitter) {
 		call.written = append(call.written, c.Job)
 	}
 	publishSubmitted(ctx, s.Notifier, b.changes)
+	s.Notifier.After(ctx, b.reused...)
 }

@@ -1,13 +1,16 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/inputs"
+	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -18,7 +21,9 @@ type submitCall struct {
 	by      jobs.Principal
 	// tier is the account's tier, from the cache.
 	tier models.Tier
-	set  []submission
+	// budgeted means that the account has budgets, by the cache.
+	budgeted bool
+	set      []submission
 	// graph is the workflow whose jobs these are, or nil.
 	graph *Graph
 	// left means that one statement was not enough, although the call is plain.
@@ -57,14 +62,25 @@ type submission struct {
 // size of a batch.
 const submissionBytes = 4 << 10
 
-func (s *Submitter) newCall(p jobs.Principal, all []Submission) *submitCall {
-	call := &submitCall{account: p.AccountID, by: p, set: make([]submission, len(all))}
+func (s *Submitter) newCall(p jobs.Principal, all []Submission, graph *Graph) *submitCall {
+	call := &submitCall{account: p.AccountID, by: p, set: make([]submission, len(all)), graph: graph}
 	known := s.Catalogue.Current()
+	allowed := known.For(p.Scope())
 	for i, in := range all {
 		one := &call.set[i]
-		job, err := in.validate(known, s.Outbound, &s.prices)
+		var job *models.Job
+		var err error
+		if in.node != nil && in.node.Continues != "" {
+			job, err = in.continuation(allowed, call, &s.prices, s.Outbound)
+			one.stored.Results = []inputs.Result{{Job: in.node.Continues, Field: "continues", Take: reference.TakePick}}
+		} else {
+			job, err = in.validate(allowed, s.Outbound, &s.prices)
+		}
 		if err == nil {
 			one.values, err = inputs.ValuesIn(in.Prompt, job.Params)
+		}
+		if err == nil && job.Approval() {
+			err = in.validApproval(job, one.values)
 		}
 		if one.in, one.err = in, err; err == nil {
 			job.AccountID, job.CreatedBy, job.Tier = p.AccountID, p.KeyID, in.Tier
@@ -116,9 +132,6 @@ func (c *submitCall) tokens() (unused []*submission) {
 // both cases, calls that arrive together share it. If others have locked the account, the statement
 // runs again and waits for it.
 func (s *Submitter) write(ctx context.Context, call *submitCall) error {
-	if err := s.prepare(ctx, call); err != nil {
-		return err
-	}
 	// equal requests, in any process, run one by one: no batch waits for them
 	if call.graph != nil || call.video() != nil || call.set[0].in.continues != "" {
 		return s.writeRead(ctx, []*submitCall{call})
@@ -136,19 +149,19 @@ func (s *Submitter) write(ctx context.Context, call *submitCall) error {
 }
 
 // plain reports whether a call is one job without references or conditions, limited only by its
-// account's queue.
+// account's queue, not by a budget.
 func (s *Submitter) plain(call *submitCall) bool {
-	if len(call.set) != 1 {
+	if len(call.set) != 1 || call.budgeted {
 		return false
 	}
 	one := &call.set[0]
 	in := &one.in
 	return len(in.DependsOn) == 0 && len(one.files) == 0 && len(one.values) == 0 && in.CallbackURL == "" && in.RunAt == nil &&
-		in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil &&
+		in.ExpiresAt == nil && in.FinishBy == nil && in.MaxPreemptions == nil && !in.Reuse &&
 		(in.UserID == "" || !limitsUsers(s.UserShare))
 }
 
-// prepare checks inputs and seals prompts. That takes time, so it runs before the account is
+// prepare checks inputs, seals prompts, and reckons what the jobs cost. That takes time, so it runs before the account is
 // locked.
 func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 	var files []catalogue.Input
@@ -160,6 +173,11 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 	if len(files) > 0 || len(values) > 0 {
 		if x, err = s.Inputs.Examine(ctx, call.account, s.Catalogue.Current(), files, values, call.graph.own(call)); err != nil {
 			return err
+		}
+	}
+	if call.budgeted {
+		if err := s.Admission.Estimates.Fresh(ctx, pricesFresh); err != nil {
+			return fmt.Errorf("read what jobs cost: %w", err)
 		}
 	}
 	for i := range call.set {
@@ -175,8 +193,15 @@ func (s *Submitter) prepare(ctx context.Context, call *submitCall) (err error) {
 			if one.badInput != nil && Refusal(one.badInput) == nil {
 				return one.badInput
 			}
+			x.CompleteDigest(&one.asked)
 		}
 		if one.input, err = s.seal(&one.asked, one.in.Prompt); err != nil {
+			return err
+		}
+		will := one.asked
+		will.Tier = cmp.Or(will.Tier, call.tier)
+		will.Lane = will.Tier
+		if one.asked.EstimatedUSD, err = s.Admission.Estimates.JobUSD(ctx, &will); err != nil {
 			return err
 		}
 	}

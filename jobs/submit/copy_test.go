@@ -36,7 +36,7 @@ func TestSubmission_IsCopied(t *testing.T) {
 		if in.Model == "" {
 			in.Model, in.Type = "other", ""
 		}
-		one := s.newCall(jobs.Principal{}, []Submission{in}).set[0]
+		one := s.newCall(jobs.Principal{}, []Submission{in}, nil).set[0]
 		require.NoError(t, one.err)
 		require.NoError(t, beginTimes(change.At(bun.Tx{}, *at(0), &one.asked), in))
 		one.asked.ID = ""
@@ -44,14 +44,15 @@ func TestSubmission_IsCopied(t *testing.T) {
 	}
 	other := *card
 	other.Name = "other"
-	s.Catalogue.Replace(catalogue.New(card, &other))
+	third := *card
+	third.Name = "x" // what a copied list has
+	s.Catalogue.Replace(catalogue.New(card, &other, &third))
 
 	t.Run("ToTheJob", func(t *testing.T) {
 		t.Parallel()
 
 		copytest.Fields(t, in, copytest.Left{
 			"it is the model's, see validFor": "Type",
-			"prepare seals it":                "Prompt",
 			"writeRequests writes it":         "Video",
 		}, func(in Submission) any {
 			one := accepted(t, in)
@@ -88,7 +89,8 @@ func TestContinued_HasTheRequestOfTheDraft(t *testing.T) {
 		"it makes the video":                         "KeptUntil TakesID",
 		"the workflow does not know of it":           "WorkflowID",
 		"it continues the draft, and nothing before": "Continues",
-		"submitting sets it":                         "Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds TimeClass",
+		"it starts from a checkpoint":                "Reuse ReuseDigest ReuseRefs ReusedFrom Fallback Routes",
+		"submitting sets it":                         "Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds EstimatedUSD TimeClass",
 		"it belongs to a run": `Run Requeued Preemptions AttemptNo Failures Crashes GPURank AvoidWorkerID AvoidUntil CurrentAttemptID Handle
 			ResultID Output FailureClass FailureReason WastedGPUSeconds CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt
 			Percent Phase Message Step TotalSteps Frame TotalFrames ETASeconds UpdatedAt PreviewID ProgressEventAt ProgressEventPercent

@@ -16,9 +16,6 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
-	"github.com/reelay/reelay/jobs/change"
-	"github.com/reelay/reelay/jobs/inputs"
-	"github.com/reelay/reelay/jobs/reference"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
@@ -56,7 +53,7 @@ func (s *Submitter) Takes(ctx context.Context, p jobs.Principal, in Submission, 
 	if err := in.validLimits(); err != nil {
 		return nil, err
 	}
-	params, err := s.takeParams(&in)
+	params, err := s.takeParams(p, &in)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +82,8 @@ func (s *Submitter) Takes(ctx context.Context, p jobs.Principal, in Submission, 
 }
 
 // takeParams returns the params of a request of takes. Its model must have a seed.
-func (s *Submitter) takeParams(in *Submission) (map[string]json.RawMessage, error) {
-	candidates, err := s.Catalogue.Current().Candidates(in.Model)
+func (s *Submitter) takeParams(p jobs.Principal, in *Submission) (map[string]json.RawMessage, error) {
+	candidates, err := s.Catalogue.Current().For(p.Scope()).Candidates(in.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -181,12 +178,9 @@ func continued(draft *models.Job, model *catalogue.Model) models.Job {
 		Region: draft.Region, RequireRegion: draft.RequireRegion, RetryPolicy: draft.RetryPolicy, AtMostOnce: draft.AtMostOnce,
 		MaxPreemptions: draft.MaxPreemptions, MaxPricePerHour: draft.MaxPricePerHour,
 		UserID: draft.UserID, Metadata: draft.Metadata, CallbackURL: draft.CallbackURL,
-		EstimatedGPUSeconds: model.EstimateGPUSeconds(draft.Params), TimeClass: model.TimeClass(draft.Params),
+		EstimatedGPUSeconds: remaining(model, draft), TimeClass: model.TimeClass(draft.Params),
 	}
 	job.Needs = draft.Needs.Also(job.Spent())
-	if total := model.Steps(draft.Params); total > 0 {
-		job.EstimatedGPUSeconds *= 1 - float64(min(draft.DraftSteps, total-1))/float64(total)
-	}
 	return job
 }
 
@@ -278,17 +272,8 @@ func (b *submitBatch) moveDraftFiles(ctx context.Context) error {
 		if err := b.calls[0].by.AuditJob(ctx, b.tx, "continueJob", b.draft); err != nil {
 			return err
 		}
-		filesOf, err := inputs.Of(ctx, b.tx, c.Job)
-		if err != nil {
+		if err := inherited(ctx, b.tx, c.Job, b.of[c].inherits, b.taken); err != nil {
 			return err
-		}
-		if len(filesOf) < b.of[c].inherits {
-			return apierror.Conflict("An input file of this draft was deleted: submit a new job.")
-		}
-		for _, take := range change.OutputsIn(b.taken) {
-			if reason := change.BadValue(take.JobID, reference.Take(take.Take), b.have.Lengths); reason != "" {
-				return apierror.Conflict("This draft cannot be continued because %s: submit a new job.", reason)
-			}
 		}
 	}
 	return nil

@@ -28,6 +28,8 @@ type Graph struct {
 
 	// jobs are the nodes that are not reused, in their order.
 	jobs []*GraphNode
+	// drafts are those that nodes can continue and that are no new jobs of the graph.
+	drafts map[models.JobID]*models.Job
 	// existing is the workflow of an earlier request with the same key.
 	existing *models.Workflow
 }
@@ -46,6 +48,9 @@ func (s *Submitter) SubmitGraph(ctx context.Context, p jobs.Principal, g *Graph)
 		return g.existing, known, err
 	}
 	all := g.begin()
+	if err := g.readDrafts(ctx, s.DB); err != nil {
+		return nil, false, err
+	}
 	if len(all) == 0 {
 		err = apierror.Wrap(s.writeReused(ctx, g), "submit a workflow of reused jobs")
 	} else {
@@ -89,8 +94,11 @@ func (s *Submitter) CheckGraph(ctx context.Context, p jobs.Principal, g *Graph) 
 		return "", apierror.Wrap(err, "read the account")
 	}
 	account := found[0]
-	call := s.newCall(p, g.begin())
-	call.graph = g
+	all := g.begin()
+	if err := g.readDrafts(ctx, s.DB); err != nil {
+		return "", err
+	}
+	call := s.newCall(p, all, g)
 	if err := g.invalid(call); err != nil {
 		return "", err
 	}
@@ -117,6 +125,11 @@ func (s *Submitter) writeReused(ctx context.Context, g *Graph) error {
 	return jobs.InTx(ctx, s.DB, func(ctx context.Context, tx bun.Tx) error {
 		if err := models.LockSubmits(ctx, tx, g.Workflow.AccountID); err != nil {
 			return err
+		}
+		if account, _, err := models.ReadAccount(ctx, tx, g.Workflow.AccountID); err != nil {
+			return err
+		} else if !account.ClosedAt.IsZero() {
+			return apierror.ErrAccountClosed
 		}
 		if known, err := g.find(ctx, tx); known || err != nil {
 			return err
@@ -170,7 +183,8 @@ func (g *Graph) refusal(answers []Submitted) error {
 
 // at adds to an error the node that it is about, unless it is about the whole workflow.
 func (g *Graph) at(i int, refused *apierror.Error) error {
-	if refused.Code == apierror.CodeQuotaExceeded || refused.Code == apierror.CodeRateLimited || refused.Code == apierror.CodeOverloaded {
+	switch refused.Code {
+	case apierror.CodeQuotaExceeded, apierror.CodeBudgetExceeded, apierror.CodeRateLimited, apierror.CodeOverloaded, apierror.CodeUnavailable:
 		return refused
 	}
 	node := g.jobs[i]

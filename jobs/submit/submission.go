@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/jobs/digest"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -58,6 +59,11 @@ type Submission struct {
 	// AtMostOnce ends the job FAILED if its only attempt ends without success, for any reason. It
 	// excludes MaxAttempts above 1 and Retry.
 	AtMostOnce bool
+	// Reuse accepts the result of an equal job of the account. It excludes AtMostOnce and Draft.
+	Reuse bool
+	// Fallback names the models that may render the job instead, in order; nil means the model's own list. Each must
+	// take the request as it is. It excludes AtMostOnce and Draft.
+	Fallback []string
 	// MaxPreemptions is the number of losses of spot workers, 0 to 1000, after which a run
 	// continues on on-demand capacity only; nil means never.
 	MaxPreemptions *int
@@ -109,14 +115,29 @@ type GraphNode struct {
 	Submission Submission
 	// Parents are the jobs of the nodes that it waits for.
 	Parents []models.JobID
+	// Continues is the job of the approval whose picked draft the node continues, or "".
+	Continues models.JobID
 }
 
 // validate checks a submission as far as that needs no database, and returns its job. It makes in canonical.
 func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Policy, prices *priceSteps) (*models.Job, error) {
+	if err := in.takeFallback(known); err != nil {
+		return nil, err
+	}
 	model, params, err := chooseModel(known, in)
 	if err != nil {
 		return nil, err
 	}
+	job, err := in.job(model, params, outside, prices)
+	if err == nil {
+		job.Fallback, err = in.fallback(known, model, job)
+	}
+	return job, err
+}
+
+// job returns the job of a submission with these params, which are valid for the model.
+func (in *Submission) job(model *catalogue.Model, params json.RawMessage, outside outbound.Policy,
+	prices *priceSteps) (*models.Job, error) {
 	if err := in.validLimits(); err != nil {
 		return nil, err
 	}
@@ -134,6 +155,10 @@ func (in *Submission) validate(known *catalogue.Snapshot, outside outbound.Polic
 	}
 	if in.node != nil {
 		job.ID, job.WorkflowID = in.node.JobID, in.node.WorkflowID
+	}
+	if !in.AtMostOnce && in.Draft == nil {
+		job.Reuse = in.Reuse
+		job.ReuseDigest, job.ReuseRefs = digest.Of(model, in.Prompt, params)
 	}
 	in.makeDraft(model, job)
 	in.setConstraints(job, prices)
@@ -203,6 +228,12 @@ func requestDigest(job *models.Job, in Submission) ([]byte, error) {
 	if in.AtMostOnce {
 		request = append(request, map[string]bool{"atMostOnce": true})
 	}
+	if in.Reuse {
+		request = append(request, map[string]bool{"reuse": true})
+	}
+	if in.Fallback != nil {
+		request = append(request, map[string][]string{"fallback": in.Fallback})
+	}
 	if constraints := in.constraints(); constraints != nil {
 		request = append(request, constraints)
 	}
@@ -225,6 +256,10 @@ func (in *Submission) validLimits() error {
 			*in.MaxAttempts)
 	case in.AtMostOnce && in.Retry != nil:
 		return apierror.Invalid("retry", "A job with atMostOnce is not retried: leave out retry or atMostOnce.")
+	case in.AtMostOnce && in.Reuse:
+		return apierror.Invalid("reuse", "A job with atMostOnce cannot have the result of another job: leave out reuse or atMostOnce.")
+	case in.Draft != nil && in.Reuse:
+		return apierror.Invalid("reuse", "A draft has no result that another job could have: leave out reuse or draft.")
 	case in.TimeoutSeconds != nil && (*in.TimeoutSeconds < 1 || *in.TimeoutSeconds > catalogue.MaxTimeout):
 		return apierror.Invalid("timeoutSeconds", "timeoutSeconds must be from 1 to %d; it is %d.", catalogue.MaxTimeout, *in.TimeoutSeconds)
 	case in.IdempotencyKey != nil && !text.Valid(*in.IdempotencyKey, 1, MaxKeyRunes):

@@ -31,6 +31,8 @@ type Submitter struct {
 	// Outbound decides which URLs may be called back.
 	Outbound  outbound.Policy
 	Admission Admission
+	// Moderator decides whether the content of a job is allowed; nil allows all.
+	Moderator Moderator
 	// UserShare is the part of an account's queue that the jobs of one user may take, in percent; 0
 	// and 100 mean no limit.
 	UserShare int
@@ -53,8 +55,8 @@ const MaxSubmitJobs = 1000
 // before with the same request, Submit returns the first job, and true; with another request
 // it returns IDEMPOTENCY_CONFLICT. Other errors are INVALID_INPUT, FORBIDDEN (a tier above the
 // account's), RATE_LIMITED, QUOTA_EXCEEDED, OVERLOADED, and, for an image in params, NOT_FOUND
-// and CHECKSUM_MISMATCH; none of them leaves a job behind. A repeated key never returns
-// RATE_LIMITED, QUOTA_EXCEEDED or OVERLOADED.
+// and CHECKSUM_MISMATCH, and CONTENT_POLICY and UNAVAILABLE by the Moderator; none of them leaves a job
+// behind. A repeated key never returns RATE_LIMITED, QUOTA_EXCEEDED, OVERLOADED or CONTENT_POLICY.
 //
 // If ctx ends first, it is unknown whether the job exists.
 func (s *Submitter) Submit(ctx context.Context, p jobs.Principal, in Submission) (job *models.Job, deduplicated bool, err error) {
@@ -94,8 +96,7 @@ func (s *Submitter) submit(ctx context.Context, p jobs.Principal, all []Submissi
 		return nil, err
 	}
 	ctx, end := tracing.Start(ctx, "submit", tracing.Int("reelay.jobs", len(all)))
-	call := s.newCall(p, all)
-	call.graph = graph
+	call := s.newCall(p, all, graph)
 	if parent := tracing.Parent(ctx); parent != "" {
 		for i := range call.set {
 			call.set[i].asked.Traceparent = parent
@@ -116,7 +117,13 @@ func (s *Submitter) accept(ctx context.Context, call *submitCall) error {
 	if err != nil {
 		return apierror.Wrap(err, "admit %s", text.Count(len(call.set), "job"))
 	}
-	if err := s.write(ctx, call); err != nil {
+	if err = s.prepare(ctx, call); err == nil {
+		err = s.moderate(ctx, call)
+	}
+	if err == nil {
+		err = s.write(ctx, call)
+	}
+	if err != nil {
 		if ctx.Err() == nil { // else the jobs may still be written
 			admitted.giveBack(ctx, call.tokens())
 		}

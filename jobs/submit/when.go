@@ -95,6 +95,7 @@ func beginJob(c *change.Change, in Submission, d change.Dependencies) error {
 		c.Note(models.EventQueued, jobs.Payload{"lane": job.Lane})
 	}
 	c.From, c.Was = job.Status, *change.ReadyOf(job, 0)
+	c.Due = c.Due || c.Asks()
 	return nil
 }
 

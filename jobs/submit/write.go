@@ -47,6 +47,9 @@ func (b *submitBatch) write(ctx context.Context, sealer *seal.Sealer) error {
 	if err := b.writeParents(ctx); err != nil {
 		return err
 	}
+	if err := b.reuse(ctx); err != nil {
+		return fmt.Errorf("look for results that the jobs can have: %w", err)
+	}
 	return b.count(ctx)
 }
 
@@ -64,7 +67,7 @@ func (b *submitBatch) writeJobs(ctx context.Context, db bun.IDB) error {
 	var queued []*models.Job
 	for i, c := range b.changes {
 		rows.Jobs[i] = &models.NewJob{Job: c.Job, Event: c.Events[0], Input: b.of[c].input}
-		if c.Job.Status == models.JobQueued {
+		if c.Job.Status == models.JobQueued && !c.Job.Reuse {
 			queued = append(queued, c.Job)
 		}
 	}
@@ -180,9 +183,37 @@ func (b *submitBatch) writeParents(ctx context.Context) error {
 	return change.Announce(ctx, b.tx, failed)
 }
 
+// reuse completes the jobs that can have the result of another one, and announces the others.
+func (b *submitBatch) reuse(ctx context.Context) error {
+	asking := lo.Filter(b.changes, func(c *change.Change, _ int) bool { return c.Job.Reuse && c.Job.Status == models.JobQueued })
+	if len(asking) == 0 {
+		return nil
+	}
+	for _, c := range asking { // they are written
+		c.Before, c.From, c.Events = *c.Job, c.Job.Status, nil
+	}
+	if err := change.Reuse(ctx, b.tx, asking); err != nil {
+		return err
+	}
+	var queued []*models.Job
+	for _, c := range asking {
+		if c.Job.Status == models.JobQueued {
+			queued = append(queued, c.Job)
+		} else {
+			c.Ready, b.reused = nil, append(b.reused, c)
+		}
+	}
+	if err := change.WriteReused(ctx, b.tx, b.reused); err != nil {
+		return err
+	}
+	return postgres.InBatches(change.ReadyMessages(queued), func(some []*models.OutboxMessage) error {
+		return models.InsertOutbox(ctx, b.tx, some...)
+	})
+}
+
 // count locks the parents that had not ended, and the account, and counts the jobs that wait.
 func (b *submitBatch) count(ctx context.Context) error {
-	waiting := lo.Filter(b.changes, func(c *change.Change, _ int) bool { return b.of[c].failed == nil })
+	waiting := lo.Filter(b.changes, func(c *change.Change, _ int) bool { return c.Job.Status.Waiting() })
 	if len(waiting) == 0 {
 		return nil
 	}

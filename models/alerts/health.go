@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/uptrace/bun"
 )
@@ -29,8 +30,24 @@ type Health struct {
 	// limit. UnsettledSeconds is the age of the oldest, 0 without any.
 	Unsettled        int     `bun:"unsettled"`
 	UnsettledSeconds float64 `bun:"unsettled_lag"`
+	// OpenApprovals are questions that wait for an answer, counted up to the caller's limit.
+	// OpenApprovalSeconds is the age of the oldest of them, 0 without any.
+	OpenApprovals       int     `bun:"open_approvals"`
+	OpenApprovalSeconds float64 `bun:"open_approval_age"`
 	// NotBootingPools are pools whose machines do not start.
 	NotBootingPools int `bun:"not_booting"`
+	// EnginesDown and EnginesDrained are the engines of [capacity.ListTroubledEngines].
+	EnginesDown    int `bun:"engines_down"`
+	EnginesDrained int `bun:"engines_drained"`
+	// ProvidersDown are accounts at hosted providers whose circuit has been open for three minutes, and
+	// SubmitsUnknown the jobs that wait for a decision about a submit that was not answered.
+	ProvidersDown  int `bun:"providers_down"`
+	SubmitsUnknown int `bun:"submits_unknown"`
+	// BudgetsHalf, BudgetsNear and BudgetsSpent are the budgets of accounts of which 50, 80 and 100 percent or more are
+	// spent in the present period.
+	BudgetsHalf  int `bun:"budgets_half"`
+	BudgetsNear  int `bun:"budgets_near"`
+	BudgetsSpent int `bun:"budgets_spent"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
@@ -39,7 +56,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 	h := new(Health)
 	err := db.NewRaw(`
 		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
-			stalled, dead_letters, unsettled, unsettled_lag, schedules_halted, leases_halted, not_booting FROM (SELECT
+			stalled, dead_letters, unsettled, unsettled_lag, schedules_halted, leases_halted, not_booting, engines_down, engines_drained, providers_down, submits_unknown,
+			budgets_half, budgets_near, budgets_spent, open_approvals, coalesce(open_approval_age, 0) AS open_approval_age FROM (SELECT
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,
@@ -53,8 +71,15 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 				AND phase = 'RENDERING' AND progress_at < clock_timestamp() - make_interval(secs => ?)) AS stalled,
 			(SELECT count(*) FROM (SELECT FROM dead_letters WHERE resolved_at IS NULL AND `+models.OperatorsSQL+` LIMIT ?) open) AS dead_letters,
 			(SELECT count(*) FROM (SELECT FROM unsettled LIMIT ?) waiting) AS unsettled,
-			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(since)), 0) FROM unsettled), 0) AS unsettled_lag) health`,
-		capacity.NotBootingAfter, stall.Seconds(), most, most).Scan(ctx, h)
+			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - min(since)), 0) FROM unsettled), 0) AS unsettled_lag) health
+		CROSS JOIN (`+capacity.CountTroubledEnginesSQL+`) engines
+		CROSS JOIN (`+capacity.CountTroubledProvidersSQL+`) providers
+		CROSS JOIN (`+budgets.CountReachedSQL+`) budgets
+		CROSS JOIN (
+			SELECT count(*) AS open_approvals, greatest(extract(epoch FROM clock_timestamp() - min(asked_at)), 0) AS open_approval_age
+			FROM (SELECT a.asked_at FROM approvals a JOIN jobs j ON j.id = a.job_id AND j.run = a.run AND j.status = 'BLOCKED'
+				WHERE a.decided_at IS NULL LIMIT ?) open) approvals`,
+		capacity.NotBootingAfter, stall.Seconds(), most, most, most).Scan(ctx, h)
 	return h, err
 }
 

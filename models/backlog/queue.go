@@ -40,7 +40,9 @@ type picking struct{ all, ofAccounts string }
 
 // newPicking returns the statement that begins with next_heads.sql and continues with end.
 func newPicking(end string) picking {
-	const places = "WITH places AS NOT MATERIALIZED (SELECT * FROM account_lanes WHERE queued > 0 AND NOT capped"
+	// The jobs of an account that has spent a budget are on their way out of its lines: they must not be in the way of others.
+	const places = "WITH places AS NOT MATERIALIZED (SELECT * FROM account_lanes WHERE queued > 0 AND NOT capped" +
+		" AND NOT EXISTS (SELECT FROM budget_holds h WHERE h.account_id = account_lanes.account_id AND h.user_id = '')"
 	return picking{places + "),\n" + nextHeadsSQL + end, places + " AND account_id = ANY (@accounts::uuid[])),\n" + nextHeadsSQL + end}
 }
 
@@ -186,7 +188,7 @@ func ListImpatientJobs(ctx context.Context, db bun.IDB, lane, tier, to models.Ti
 		CROSS JOIN LATERAL (
 			SELECT id, queued_at FROM jobs
 			WHERE status = 'QUEUED' AND lane = ?0 AND tier = ?1 AND model = w.model
-				AND queued_at < w.since
+				AND queued_at < w.since AND needs NOT LIKE 'held%'
 			ORDER BY queued_at LIMIT ?3) first
 		ORDER BY first.queued_at LIMIT ?3`, lane, tier, patience.Seconds(), limit, to).Scan(ctx, &ids)
 	return ids, err

@@ -44,7 +44,7 @@ func ListLateJobs(ctx context.Context, db bun.IDB, lanes []models.Tier, targets 
 			FROM startable_jobs
 			WHERE account_id = line.account_id AND lane = t.lane AND promoted = half.promoted
 				AND (avoid_until IS NULL OR avoid_until < clock_timestamp())
-				AND needs NOT LIKE 'cheap%' -- those have time until their deadline
+				AND needs NOT LIKE 'cheap%' AND needs NOT LIKE 'held%' -- those have time until their deadline, or must wait
 			ORDER BY queue_order LIMIT greatest(line.room, 0)) first
 		WHERE first.waited_seconds > t.target
 			AND NOT EXISTS (SELECT FROM closed_queues p WHERE p.lane = t.lane AND p.model IN ('', first.model))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
@@ -34,6 +35,11 @@ type Capacity struct {
 	Leaving int `bun:"leaving"`
 	// Unmanaged is how much of Most is of pools whose machines come by themselves.
 	Unmanaged int `bun:"unmanaged"`
+	// EnginesDown and EnginesHeld are how many engines of these pools nobody reaches, and how many are
+	// drained or held. EngineProblem is what is known of one of the former.
+	EnginesDown   int    `bun:"engines_down"`
+	EnginesHeld   int    `bun:"engines_held"`
+	EngineProblem string `bun:"engine_problem"`
 	// Closed is how much of Most is of pools outside their active hours, the first of which begin at
 	// OpensAt.
 	Closed  int       `bun:"closed"`
@@ -85,6 +91,7 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			coalesce(sum(greatest(max_workers - workers - leaving, 0)) FILTER (WHERE opens), 0) AS room,
 			coalesce(sum(leaving) FILTER (WHERE max_workers > 0), 0) AS leaving,
 			coalesce(sum(max_workers) FILTER (WHERE unmanaged), 0) AS unmanaged,
+			sum(engines_down) AS engines_down, sum(engines_held) AS engines_held, coalesce(max(engine_problem), '') AS engine_problem,
 			coalesce(sum(max_workers) FILTER (WHERE closed), 0) AS closed, min(until) FILTER (WHERE closed) AS opens_at,
 			coalesce(sum(max_workers) FILTER (WHERE refused), 0) AS refused, min(until) FILTER (WHERE refused) AS refused_until,
 			coalesce(sum(max_workers) FILTER (WHERE failing), 0) AS failing, coalesce(max(refusal), '') AS refusal,
@@ -97,18 +104,27 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 				CASE WHEN status = 'IDLE' AND quarantined_until > clock_timestamp() THEN 'QUARANTINED' ELSE status END AS status, pool_id IS NULL AS poolless,
 				0 AS max_workers, 0 AS workers, 0 AS leaving, false AS opens, false AS unmanaged, false AS paused, false AS dear, false AS batch_waits,
 				false AS closed, false AS refused, NULL::timestamptz AS until, false AS failing, NULL AS refusal,
-				0 AS boot_failures, NULL AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds
+				0 AS boot_failures, NULL AS boot_failure, NULL::timestamptz AS boot_retry_at, created_at, NULL::float8 AS boot_seconds,
+				0 AS engines_down, 0 AS engines_held, NULL AS engine_problem
 			FROM workers WHERE ended_at IS NULL AND status IN ('BOOTING', 'IDLE', 'BUSY')
 			UNION ALL
 			SELECT models, tiers, accounts, gpu_type, region, capacity_class, price, '', false,
 				CASE WHEN usable THEN max_workers ELSE 0 END, workers.n, leaving.n,
-				usable AND NOT closed AND NOT refused AND NOT failing AND NOT not_booting AND provider <> 'static', usable AND provider = 'static',
+				usable AND NOT closed AND NOT refused AND NOT failing AND NOT not_booting AND provider NOT IN ('static', ?2), usable AND provider IN ('static', ?2),
 				paused_at IS NOT NULL, dear, batch_waits,
 				closed, refused, CASE WHEN closed THEN closed_until WHEN refused THEN backoff_until END, failing,
 				CASE WHEN refused THEN backoff_reason WHEN failing THEN provider_problem END,
 				CASE WHEN not_booting THEN boot_failures ELSE 0 END, CASE WHEN not_booting THEN boot_failure END,
-				CASE WHEN not_booting THEN boot_retry_at END, NULL, boots.seconds
+				CASE WHEN not_booting THEN boot_retry_at END, NULL, boots.seconds,
+				CASE WHEN usable THEN engines.down ELSE 0 END, CASE WHEN usable THEN engines.held ELSE 0 END, engines.problem
 			FROM pools
+			CROSS JOIN LATERAL (
+				SELECT count(*) FILTER (WHERE down)::integer AS down, count(*) FILTER (WHERE shown.state IN ('DRAINING', 'HELD'))::integer AS held,
+					min(CASE WHEN shown.state = 'UNKNOWN' THEN e.url || ': no agent drives it' ELSE e.url || ': ' || e.reason END) FILTER (WHERE down) AS problem
+				FROM engines e
+				CROSS JOIN LATERAL (SELECT engine_state(e) AS state) shown
+				CROSS JOIN LATERAL (SELECT shown.state IN ('UNREACHABLE', 'FAILED', 'UNKNOWN') AS down) counted
+				WHERE e.pool_id = pools.id) engines
 			CROSS JOIN LATERAL (SELECT pool_price(pools) AS price) priced
 			CROSS JOIN LATERAL (SELECT max_price_per_hour_usd > 0 AND price > max_price_per_hour_usd AS dear) at_price
 			CROSS JOIN LATERAL (SELECT paused_at IS NULL AND NOT dear AS usable) state
@@ -135,8 +151,7 @@ func ListCapacity(ctx context.Context, db bun.IDB, models []string) ([]Capacity,
 			WHERE deleted_at IS NULL) kinds
 		WHERE models && ?0::text[]
 		GROUP BY models, tiers, accounts, gpu_type, region, capacity_class, price_per_hour_usd`, postgres.TextArray(models),
-		NotBootingAfter).Scan(ctx,
-		&found)
+		NotBootingAfter, engine.Provider).Scan(ctx, &found)
 	return found, err
 }
 

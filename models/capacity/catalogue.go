@@ -3,8 +3,10 @@ package capacity
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
@@ -105,6 +107,34 @@ func LockModels(ctx context.Context, tx bun.Tx, names []string) (removed []strin
 	err = tx.NewRaw("SELECT name FROM catalogue_entries WHERE name = ANY (?::text[]) GROUP BY name HAVING NOT bool_or(current) ORDER BY name",
 		postgres.TextArray(names)).Scan(ctx, &removed)
 	return removed, err
+}
+
+// KeepCatalogue keeps the catalogue as it is until the transaction ends. Others may do the same.
+func KeepCatalogue(ctx context.Context, tx bun.Tx) error {
+	_, err := tx.ExecContext(ctx, "LOCK TABLE catalogue_entries IN ROW EXCLUSIVE MODE")
+	return err
+}
+
+// runtimeModelsSQL selects the models of the catalogue with a runtime.
+const runtimeModelsSQL = `SELECT name FROM catalogue_entries WHERE current AND NOT is_alias AND entry->>'runtime' = %s ORDER BY name`
+
+// RuntimeModels returns the models of the catalogue with a runtime, by name.
+func RuntimeModels(ctx context.Context, tx bun.Tx, runtime engine.Kind) ([]string, error) {
+	names := []string{}
+	err := tx.NewRaw(fmt.Sprintf(runtimeModelsSQL, "?"), runtime).Scan(ctx, &names)
+	return names, err
+}
+
+// FollowCatalogue gives the pools that follow the catalogue its present models, and returns those that
+// changed. The caller holds the lock of the catalogue.
+func FollowCatalogue(ctx context.Context, tx bun.Tx) (changed []models.PoolID, err error) {
+	err = tx.NewRaw(`
+		WITH wanted AS (
+			SELECT p.id, ARRAY(`+fmt.Sprintf(runtimeModelsSQL, "p.engine_kind")+`) AS models
+			FROM pools p WHERE p.follows_catalogue AND p.deleted_at IS NULL ORDER BY p.name FOR NO KEY UPDATE OF p)
+		UPDATE pools p SET models = wanted.models FROM wanted WHERE p.id = wanted.id AND p.models <> wanted.models
+		RETURNING p.id`).Scan(ctx, &changed)
+	return changed, err
 }
 
 // CountSchedulesOf returns how many schedules submit jobs of a model, alone or in a workflow.

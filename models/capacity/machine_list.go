@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -54,6 +55,9 @@ type MachineFilter struct {
 	States []MachineState
 	// InstanceID is the provider's name of a machine.
 	InstanceID string
+	// PaidFrom and PaidUntil narrow it to machines that were paid for in this time. What they were paid for is
+	// then that within it. The zero times do not narrow it.
+	PaidFrom, PaidUntil time.Time
 }
 
 // MachineMark is a place in the list of machines: behind the machine with these values.
@@ -61,6 +65,10 @@ type MachineMark struct {
 	AskedAt time.Time
 	ID      int64
 }
+
+// askedEarlier is by how much the clock of a provider that says when a machine was created can be ahead of
+// PostgreSQL's, which says when it was asked for.
+const askedEarlier = time.Hour
 
 // ListBilledMachines returns machines older than after, or from the newest if it is zero, newest first.
 // What they were paid for is the sum of the same parts as models.Paid.
@@ -80,12 +88,18 @@ func ListBilledMachines(ctx context.Context, db bun.IDB, f MachineFilter, after 
 			page = page.Where("m.gone_at IS NULL") // which an index asks for
 		}
 	}
+	if !f.PaidFrom.IsZero() {
+		page = page.Where("m.created_at IS NOT NULL AND (m.billed_until IS NULL OR m.billed_until > ?)", f.PaidFrom)
+	}
+	if !f.PaidUntil.IsZero() {
+		page = page.Where("m.created_at < ? AND m.asked_at < ?", f.PaidUntil, f.PaidUntil.Add(askedEarlier))
+	}
 	if after != (MachineMark{}) {
 		page = page.Where("(m.asked_at, m.id) < (?, ?)", after.AskedAt, after.ID)
 	}
 	err = db.NewRaw(`
 		WITH page AS MATERIALIZED (?0),
-		span AS (SELECT min(created_at) AS since, clock_timestamp() AS until FROM page),
+		span AS (SELECT greatest(min(created_at), ?2::timestamptz) AS since, least(clock_timestamp(), ?3::timestamptz) AS until FROM page),
 		payers AS (SELECT DISTINCT pool_id FROM page),
 		`+models.PricedSQL+`
 		SELECT page.*, pools.name AS pool_name, paid.seconds AS paid_seconds, paid.usd AS cost_usd, array(
@@ -95,6 +109,6 @@ func ListBilledMachines(ctx context.Context, db bun.IDB, f MachineFilter, after 
 			SELECT coalesce(sum(part.seconds), 0) AS seconds, coalesce(sum(part.seconds * part.usd), 0) AS usd
 			FROM (SELECT page.pool_id, page.created_at AS since, page.billed_until AS until, page.workers AS n) t
 			CROSS JOIN LATERAL (`+models.PaidPartsSQL+`) part) paid
-		ORDER BY page.asked_at DESC, page.id DESC`, page, MaxMachineWorkers).Scan(ctx, &found)
+		ORDER BY page.asked_at DESC, page.id DESC`, page, MaxMachineWorkers, lo.EmptyableToPtr(f.PaidFrom), lo.EmptyableToPtr(f.PaidUntil)).Scan(ctx, &found)
 	return found, err
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/uptrace/bun"
@@ -83,6 +84,12 @@ type PoolSpec struct {
 	MachineType   string               `bun:"machine_type" json:"machineType" yaml:"machineType"`
 	CapacityClass models.CapacityClass `bun:"capacity_class" json:"capacityClass" yaml:"capacityClass"`
 	Models        []string             `bun:"models,array" json:"models" yaml:"models"`
+	// FollowsCatalogue means that Models are all models of the catalogue whose runtime is EngineKind. It is
+	// so if an operator names no models for a pool of engines.
+	FollowsCatalogue bool `bun:"follows_catalogue" json:"-" yaml:"-"`
+	// EngineKind and Engines are the kind and the addresses of a pool of engines ([engine.Provider]).
+	EngineKind engine.Kind `bun:"engine_kind" json:"engineKind,omitempty" yaml:"engineKind"`
+	Engines    []string    `bun:"engines,array" json:"engines,omitempty" yaml:"engines"`
 	// Tiers are the lanes that the pool serves; empty means all.
 	Tiers []models.Tier `bun:"tiers,array" json:"tiers" yaml:"tiers"`
 	// Accounts are those that the pool is dedicated to; empty means all.
@@ -130,8 +137,30 @@ type ScalingDecision struct {
 	Error  string          `bun:"error,nullzero"`
 }
 
+// HasEngines reports whether it is a pool of engines.
+func (s *PoolSpec) HasEngines() bool { return s.Provider == engine.Provider }
+
 // Fill sets what was left out to its default.
 func (s *PoolSpec) Fill() {
+	if s.HasEngines() {
+		s.Region, s.GPUType = cmp.Or(s.Region, "local"), cmp.Or(s.GPUType, "engine")
+		s.CapacityClass = cmp.Or(s.CapacityClass, models.CapacityOnDemand)
+		if hosted := s.EngineKind.Hosted(); hosted != nil {
+			if len(s.Engines) == 0 && hosted.URL != "" {
+				s.Engines = []string{hosted.URL}
+			}
+			s.MaxWorkers = cmp.Or(s.MaxWorkers, hosted.Concurrent)
+		}
+		s.MaxWorkers = cmp.Or(s.MaxWorkers, len(s.Engines))
+		s.FollowsCatalogue = s.FollowsCatalogue || len(s.Models) == 0
+	}
+	s.CapacityClass = cmp.Or(s.CapacityClass, models.CapacitySpot)
+	if s.Models == nil {
+		s.Models = []string{}
+	}
+	if s.Engines == nil {
+		s.Engines = []string{}
+	}
 	if s.Zones == nil {
 		s.Zones = []string{}
 	}
@@ -151,11 +180,20 @@ func (s *PoolSpec) Fill() {
 	s.BootLimitSeconds = cmp.Or(s.BootLimitSeconds, models.DefaultBootLimitSeconds)
 }
 
+// Written is what an operator wrote: without the models that a pool has because the catalogue has
+// them.
+func (s PoolSpec) Written() PoolSpec {
+	s.Fill()
+	if s.FollowsCatalogue {
+		s.Models = []string{}
+	}
+	return s
+}
+
 // Version identifies what operators wrote: it differs if any field differs.
 func (s PoolSpec) Version() string {
-	s.Fill()
 	// A spec always encodes: its settings are JSON from the database.
-	written, _ := json.Marshal(s)
+	written, _ := json.Marshal(s.Written())
 	sum := sha256.Sum256(written)
 	return hex.EncodeToString(sum[:16])
 }
@@ -176,18 +214,27 @@ func (p *Pool) Offer(at time.Time) models.Offer {
 }
 
 // CopyToWorkers copies what these pools serve, and what their workers cost now, to the workers,
-// so that a lease reads no pool. The caller has locked the pools, or repeats the call. It returns the workers that it changed. It locks workers in the order
+// so that a lease reads no pool. The workers of engines also get the place, the GPU type and the
+// models of their pools, without the models that their engines lack. The caller has locked the
+// pools, or repeats the call. It returns the workers that it changed. It locks workers in the order
 // of their ids.
 func CopyToWorkers(ctx context.Context, tx bun.Tx, pools []models.PoolID) (changed []models.WorkerID, err error) {
 	err = tx.NewRaw(`
 		WITH found AS (
-			SELECT w.id, p.tiers, p.accounts, pool_price(p) AS price FROM workers w JOIN pools p ON p.id = w.pool_id
-			WHERE w.pool_id = ANY (?::uuid[]) AND w.ended_at IS NULL
-				AND (w.tiers, w.accounts, w.price_per_hour_usd) IS DISTINCT FROM (p.tiers, p.accounts, pool_price(p))
+			SELECT w.id, p.tiers, p.accounts, pool_price(p) AS price, own.* FROM workers w JOIN pools p ON p.id = w.pool_id
+			LEFT JOIN engines e ON w.provider = ?1 AND e.pool_id = p.id AND e.instance = split_part(w.provider_instance_id, '#', 1)
+			CROSS JOIN LATERAL (
+				SELECT w.models, w.region, w.gpu_type, w.capacity_class WHERE e.url IS NULL
+				UNION ALL
+				SELECT `+engineModelsSQL+`, p.region, p.gpu_type, p.capacity_class WHERE e.url IS NOT NULL) own
+			WHERE w.pool_id = ANY (?0::uuid[]) AND w.ended_at IS NULL
+				AND (w.tiers, w.accounts, w.price_per_hour_usd, w.models, w.region, w.gpu_type, w.capacity_class) IS DISTINCT FROM
+					(p.tiers, p.accounts, pool_price(p), own.models, own.region, own.gpu_type, own.capacity_class)
 			ORDER BY w.id FOR NO KEY UPDATE OF w)
-		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts, price_per_hour_usd = found.price
+		UPDATE workers w SET tiers = found.tiers, accounts = found.accounts, price_per_hour_usd = found.price,
+			models = found.models, region = found.region, gpu_type = found.gpu_type, capacity_class = found.capacity_class
 		FROM found WHERE w.id = found.id
-		RETURNING w.id`, postgres.UUIDArray(pools)).Scan(ctx, &changed)
+		RETURNING w.id`, postgres.UUIDArray(pools), engine.Provider).Scan(ctx, &changed)
 	return changed, err
 }
 

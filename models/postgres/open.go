@@ -45,26 +45,30 @@ var errBusy = errors.New("no connection to PostgreSQL became free")
 // function closes them. No call waits forever: each fails in the end with an error for which
 // IsOutage returns true.
 func Open(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
-	return open(ctx, dsn, maxConns, 0, bounded)
+	return open(ctx, fixed(dsn), maxConns, 0, bounded)
 }
 
-// OpenShared is Open with additional connections that only large reads use, see AsRead.
-func OpenShared(ctx context.Context, dsn string, maxConns, maxReads int) (*bun.DB, func(), error) {
+// OpenShared is Open with additional connections that only large reads use, see AsRead. It calls dsn again
+// for each connection, whose user, password and certificates may change.
+func OpenShared(ctx context.Context, dsn func() string, maxConns, maxReads int) (*bun.DB, func(), error) {
 	return open(ctx, dsn, maxConns, maxReads, bounded)
 }
 
 // OpenPatient is Open without limits on the time of statements and answers, for migrations
 // and for reads of whole tables.
 func OpenPatient(ctx context.Context, dsn string, maxConns int) (*bun.DB, func(), error) {
-	return open(ctx, dsn, maxConns, 0, func(*pgx.ConnConfig) {})
+	return open(ctx, fixed(dsn), maxConns, 0, func(*pgx.ConnConfig) {})
 }
 
-func open(ctx context.Context, dsn string, maxConns, maxReads int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
+func fixed(dsn string) func() string { return func() string { return dsn } }
+
+func open(ctx context.Context, dsn func() string, maxConns, maxReads int, limit func(*pgx.ConnConfig)) (*bun.DB, func(), error) {
+	cfg, err := pgxpool.ParseConfig(dsn())
 	if err != nil {
 		// pgx's error repeats the connection string, including the password.
-		return nil, nil, fmt.Errorf("the database URL is malformed: use postgres://user:password@host:5432/name")
+		return nil, nil, errMalformed
 	}
+	cfg.BeforeConnect = (&login{dsn: dsn, last: cfg.ConnConfig}).renew
 	cfg.MaxConns = int32(maxConns)
 	cfg.PingTimeout = pingTimeout
 	cfg.MaxConnIdleTime = spareTime

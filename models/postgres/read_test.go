@@ -38,7 +38,8 @@ func TestAsRead(t *testing.T) {
 
 	t.Run("KeepsLargeReadsOffOrdinaryConnections", func(t *testing.T) {
 		t.Parallel()
-		db, done, err := postgres.OpenShared(t.Context(), modelstest.DSN(t), 1, 1)
+		dsn := modelstest.DSN(t)
+		db, done, err := postgres.OpenShared(t.Context(), func() string { return dsn }, 1, 1)
 		require.NoError(t, err)
 		t.Cleanup(done)
 		begun := time.Now()

@@ -40,13 +40,22 @@ FROM clock CROSS JOIN LATERAL (VALUES
         WHERE status IN ('SCHEDULED', 'BLOCKED', 'QUEUED') AND expires_at <= now AND started_at IS NULL
         ORDER BY expires_at LIMIT 1) IS NOT NULL, NULL),
     ('slack',
-        (SELECT slack_until FROM jobs WHERE status = 'QUEUED' AND slack_until IS NOT NULL ORDER BY slack_until LIMIT 1) <= now, NULL),
+        (SELECT slack_until FROM jobs WHERE status = 'QUEUED' AND slack_until IS NOT NULL AND needs NOT LIKE 'held%' ORDER BY slack_until LIMIT 1) <= now, NULL),
     ('parents', EXISTS (SELECT FROM parent_retries), NULL),
+    ('approvals',
+        (SELECT id FROM jobs WHERE type = 'workflow.approval' AND status = 'BLOCKED' AND blocked_by = 2 ORDER BY id LIMIT 1) IS NOT NULL
+            OR (SELECT expires_at FROM approvals WHERE decided_at IS NULL ORDER BY expires_at LIMIT 1) <= now,
+        (SELECT expires_at FROM approvals WHERE decided_at IS NULL AND expires_at > now ORDER BY expires_at LIMIT 1)),
     ('cancels',
         (SELECT id FROM workflows WHERE status = 'RUNNING' AND cancel_requested_at IS NOT NULL ORDER BY id LIMIT 1) IS NOT NULL, NULL),
     ('bulk', (SELECT next_at FROM bulk_operations WHERE finished_at IS NULL AND NOT paused ORDER BY next_at LIMIT 1) <= now, NULL),
+    ('erasures',
+        (SELECT next_at FROM account_deletions WHERE finished_at IS NULL ORDER BY next_at LIMIT 1) <= now,
+        (SELECT next_at FROM account_deletions WHERE finished_at IS NULL AND next_at > now ORDER BY next_at LIMIT 1)),
     ('notices', (SELECT next_at FROM alert_notices WHERE next_at IS NOT NULL ORDER BY next_at LIMIT 1) <= now, NULL),
     ('deletions', (SELECT next_at FROM object_deletions ORDER BY next_at LIMIT 1) <= now, NULL),
+    ('budgets', EXISTS (SELECT FROM purse_entries) OR EXISTS (SELECT FROM budget_holds)
+        OR (SELECT lane FROM jobs WHERE status = 'QUEUED' AND needs <> '' AND needs LIKE 'held%' ORDER BY lane, needs LIMIT 1) IS NOT NULL, NULL),
     ('queue', (SELECT lane FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model, queued_at LIMIT 1) IS NOT NULL, NULL),
     -- Ended jobs are still learned from.
     ('jobs', (SELECT lane FROM jobs WHERE status = 'QUEUED' ORDER BY lane, tier, model, queued_at LIMIT 1) IS NOT NULL

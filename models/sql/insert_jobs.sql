@@ -3,7 +3,7 @@
 --
 -- Each new job arrives as an object of rows: the job, its event, and its prompt if it has one.
 -- Jobs whose idempotency key was used before are not written. Nor are the jobs of an account that
--- has another tier than expected or no room for all of them.
+-- has another tier than expected, no room for all of them, or budgets.
 --
 -- If the caller judged that itself, the statement writes the jobs without these checks, and does
 -- not count them: models.CountNewJobs does that, once all is written.
@@ -24,7 +24,7 @@ free AS MATERIALIZED (
         {{else}}pg_try_advisory_xact_lock_shared(hashtextextended(id::text, 1)){{end}}
 ),
 locked AS MATERIALIZED (
-    SELECT id, tier, queued, max_queued, running, max_running FROM accounts
+    SELECT id, tier, queued, max_queued, running, max_running, budgeted FROM accounts
     WHERE id IN (SELECT id FROM free)
     ORDER BY id FOR NO KEY UPDATE {{if not .wait}}SKIP LOCKED{{end}}
 ),
@@ -39,7 +39,7 @@ fitting AS (
     SELECT l.id FROM locked l
     JOIN expected e USING (id)
     JOIN (SELECT account_id AS id, count(*) AS jobs FROM asked GROUP BY account_id) n USING (id)
-    WHERE l.tier = e.tier AND l.queued + n.jobs <= l.max_queued
+    WHERE l.tier = e.tier AND l.queued + n.jobs <= l.max_queued AND NOT l.budgeted
 ),
 written AS (
     INSERT INTO jobs (
@@ -47,12 +47,14 @@ written AS (
         params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds, time_class,
         run_at, expires_at, retry_policy, region, require_region, callback_url, traceparent, blocked_by,
         draft_steps, takes_id, continues, workflow_id, at_most_once, max_preemptions, finish_by, max_price_per_hour, needs, slack_until, latest_checkpoint_id,
+        reuse, reuse_digest, reuse_refs, fallback, estimated_usd,
         predicted_wait_seconds, predicted_seconds, event_seq, created_at, queued_at)
     SELECT
         id, account_id, created_by, type, model, model_version, alias, status, tier, lane, priority,
         params, metadata, user_id, idempotency_key, request_digest, max_attempts, timeout_seconds, estimated_gpu_seconds, time_class,
         run_at, expires_at, retry_policy, region, require_region, callback_url, traceparent, blocked_by,
         draft_steps, takes_id, continues, workflow_id, at_most_once, max_preemptions, finish_by, max_price_per_hour, needs, slack_until, latest_checkpoint_id,
+        reuse, reuse_digest, reuse_refs, fallback, estimated_usd,
         predicted_wait_seconds, predicted_seconds, 1, now, CASE WHEN status = 'QUEUED' THEN now END
     FROM asked, clock
     WHERE @judged::boolean OR account_id IN (SELECT id FROM fitting)

@@ -2,7 +2,7 @@
 -- account, at which request for a lease.
 --
 -- Locks: workers, then jobs, each in the order of their ids. Skips jobs that are no longer
--- QUEUED or that another transaction is leasing. Reads accounts without a lock: the write
+-- QUEUED, that another transaction is leasing, or whose budget is spent. Reads accounts without a lock: the write
 -- decides whether there is room.
 --
 -- Returns a row per pick: PostgreSQL's clock after all locks, the pick's place in the argument
@@ -25,6 +25,7 @@ workers_locked AS MATERIALIZED (
 jobs_locked AS MATERIALIZED (
     SELECT * FROM jobs
     WHERE id = ANY (ARRAY(SELECT job_id FROM picks WHERE (SELECT count(*) FROM workers_locked) >= 0)) AND status = 'QUEUED'
+        AND NOT EXISTS (SELECT FROM budget_holds h WHERE h.account_id = jobs.account_id AND h.user_id IN ('', jobs.user_id))
     ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT

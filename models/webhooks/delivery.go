@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -12,8 +13,14 @@ import (
 // EventTest is the type of the event that tests an endpoint.
 const EventTest = "webhook.test"
 
+// EventApproval is the type of the event that a node of a workflow waits for an answer.
+const EventApproval = "workflow.approval_requested"
+
+// EventBudget is the type of the event that a part of a budget was reached.
+const EventBudget = "budget.reached"
+
 // Event is the end of a run of a job or a workflow, with its row as it stood then, or a
-// test, which has neither.
+// test or a budget, which have neither.
 type Event struct {
 	bun.BaseModel `bun:"table:webhook_events,alias:wv"`
 
@@ -21,9 +28,13 @@ type Event struct {
 	AccountID  models.AccountID      `bun:"account_id"`
 	JobID      models.JobID          `bun:"job_id,nullzero"`
 	WorkflowID models.WorkflowID     `bun:"workflow_id,nullzero"`
-	Run        int                   `bun:"run"`
-	Type       string                `bun:"type"`
-	CreatedAt  time.Time             `bun:"created_at"`
+	// ApprovalID is the job of the node that waits for an answer, if the event is that.
+	ApprovalID models.JobID `bun:"approval_id,nullzero"`
+	Run        int          `bun:"run"`
+	Type       string       `bun:"type"`
+	// Budget is the data of the event that a part of a budget was reached.
+	Budget    json.RawMessage `bun:"budget,type:jsonb,nullzero"`
+	CreatedAt time.Time       `bun:"created_at"`
 }
 
 // DeliveryState is the state of a delivery.

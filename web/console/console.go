@@ -14,9 +14,13 @@ import (
 
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/bulk"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
+	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
@@ -31,12 +35,14 @@ import (
 	"github.com/reelay/reelay/web/console/apidocs"
 	"github.com/reelay/reelay/web/console/bulkops"
 	"github.com/reelay/reelay/web/console/changes"
+	"github.com/reelay/reelay/web/console/costs"
 	"github.com/reelay/reelay/web/console/deadletters"
 	"github.com/reelay/reelay/web/console/job"
 	"github.com/reelay/reelay/web/console/model"
 	"github.com/reelay/reelay/web/console/overview"
 	"github.com/reelay/reelay/web/console/pools"
 	"github.com/reelay/reelay/web/console/queues"
+	"github.com/reelay/reelay/web/console/reports"
 	"github.com/reelay/reelay/web/console/schedules"
 	"github.com/reelay/reelay/web/console/shell"
 	"github.com/reelay/reelay/web/console/system"
@@ -51,6 +57,8 @@ type Config struct {
 	Keys        *auth.Keys
 	Members     *auth.Members
 	Accounts    *auth.Accounts
+	Budgets     *budget.Budgets
+	Eraser      *erase.Eraser
 	Reads       *query.Reads
 	Watcher     *watch.Watcher
 	Submitter   *submit.Submitter
@@ -60,6 +68,9 @@ type Config struct {
 	Registry    *registry.Registry
 	Fleet       *fleet.WorkerOperator
 	Pools       *fleet.Pools
+	Engines     *fleet.Engines
+	Providers   *hosted.Accounts
+	Prices      *pricebook.Prices
 	DeadLetters *operate.DeadLetters
 	Retrier     *operate.Retrier
 	Webhooks    *webhook.Endpoints
@@ -107,7 +118,8 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 	charts := trends.NewReader(config.Reads)
 	return slices.Concat(
 		pages.Routes(),
-		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts, Reads: config.Reads,
+		access.Routes(pages, access.Config{Keys: config.Keys, Members: config.Members, Accounts: config.Accounts,
+			Eraser: config.Eraser, Reads: config.Reads,
 			Schedules: config.Schedules, SSO: config.SSO, Secure: config.Secure}),
 		overview.Routes(pages, overview.Config{Reads: config.Reads, Alerts: config.Alerts}, charts),
 		job.Routes(pages, job.Config{Reads: config.Reads, Watcher: config.Watcher, Submitter: config.Submitter, Canceller: config.Canceller,
@@ -117,11 +129,14 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 		schedules.Routes(pages, schedules.Config{Reads: config.Reads, Schedules: config.Schedules}),
 		workflows.Routes(pages, workflows.Config{Reads: config.Reads, Workflows: config.Workflows}),
 		queues.Routes(pages, queues.Config{Reads: config.Reads, Operator: config.Operator}, charts),
-		pools.Routes(pages, pools.Config{Reads: config.Reads, Fleet: config.Fleet, Pools: config.Pools}),
+		pools.Routes(pages, pools.Config{Reads: config.Reads, Fleet: config.Fleet, Pools: config.Pools, Engines: config.Engines,
+			Providers: config.Providers}),
 		workers.Routes(pages, workers.Config{Reads: config.Reads, Fleet: config.Fleet}),
 		model.Routes(pages, model.Config{Reads: config.Reads, Registry: config.Registry}),
 		alerts.Routes(pages, alerts.Config{Reads: config.Reads, Alerts: config.Alerts}),
 		webhooks.Routes(pages, webhooks.Config{Reads: config.Reads, Webhooks: config.Webhooks}),
+		costs.Routes(pages, costs.Config{Reads: config.Reads, Budgets: config.Budgets, Prices: config.Prices}),
+		reports.Routes(pages, reports.Config{Reads: config.Reads}),
 		changes.Routes(pages, changes.Config{Reads: config.Reads}),
 		system.Routes(pages, system.Config{Reads: config.Reads, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine,
 			Redis: config.Redis}),

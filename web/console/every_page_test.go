@@ -1,6 +1,8 @@
 package console
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,15 +11,19 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/budgets"
 	"github.com/reelay/reelay/models/joblist"
 	"github.com/reelay/reelay/models/webhooks"
 	"github.com/reelay/reelay/web/console/address"
 	"github.com/reelay/reelay/web/console/shell"
+	"github.com/shopspring/decimal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,7 +34,7 @@ var noPages = map[string]string{
 	"/static/": "files", "/{$}": "leads to the first page", "/asynqmon": "another's page", "/asynqmon/": "another's page",
 	"/":                "the error page",
 	"/overview/charts": "a part of the overview", "/heatmap/charts": "a part of a page", "/queues/charts": "a part of a page",
-	"/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data",
+	"/queues/{lane}/charts": "a part of a page", "/jobs/suggest": "data", "/jobs/export.csv": "data", "/jobs/export.jsonl": "data", "/costs.csv": "data", "/costs/statement": "a page to print", "/system/reports.csv": "data",
 	"/jobs/{id}/raw":         "data",
 	"/jobs/{id}/events.json": "data",
 	"/jobs/{id}/video":       "leads to the file", "/artifacts/{id}": "leads to the file",
@@ -85,12 +91,12 @@ var strangersFill = map[string][]string{
 	"job_runs":          {"failure_reason"},
 	"job_attempts":      {"failure_reason", "error_detail"}, "workers": {"provider_instance_id", "zone", "agent_version", "drain_reason",
 		"machine"},
-	"machines": {"instance_id"},
-	"pools":    {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"},
+	"machines": {"instance_id"}, "engines": {"reason", "version", "gpu_name"},
+	"pools": {"region", "machine_type", "gpu_type"}, "scaling_decisions": {"reason", "error"}, "dead_letters": {"reason", "note"},
 	"alerts": {"message"}, "alert_silences": {"reason"},
 	"queue_pauses": {"reason"}, "halts": {"halted_by", "reason"}, "quarantines": {"reason"}, "schedules": {"name", "workflow", "paused_by",
 		"pause_reason"}, "schedule_slots": {"reason"},
-	"workflows": {"name", "cancel_reason"},
+	"workflows": {"name", "cancel_reason"}, "approvals": {"note", "decided_by"},
 }
 
 // poison appends markup to every text that strangers fill.
@@ -131,6 +137,10 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	_, _, err = b.Submitter.Continue(t.Context(), b.Client, drafts[0].Job.ID)
 	require.NoError(t, err)
 
+	for _, user := range []string{"", "user"} {
+		_, err = b.Budgets.Set(t.Context(), b.Admin, budget.Input{AccountID: b.Account.ID, UserID: user, Period: budgets.PerMonth, Soft: true, LimitUSD: decimal.NewFromInt(9)})
+		require.NoError(t, err)
+	}
 	operation, err := b.Bulk.Start(t.Context(), b.Admin,
 		bulk.Request{Action: joblist.BulkCancel, IDs: []models.JobID{hostile(submit.Submission{}).ID, cancelled.ID}})
 	require.NoError(t, err)
@@ -148,6 +158,9 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	jobstest.CancelledJob(t, b.Stack)
 	jobstest.Deliver(t, b.Stack)
 
+	closed := b.NewAccount(t, "closed "+strings.TrimSuffix(markup, "\u202e"), models.TierFree)
+	_, err = b.Eraser.Start(t.Context(), b.Admin, closed.ID, closed.Name)
+	require.NoError(t, err)
 	b.FireAlert(t)
 	_, err = b.Alerts.Silence(t.Context(), b.Admin, "queue-depth", 60, "known")
 	require.NoError(t, err)
@@ -167,6 +180,15 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 	require.NoError(t, err)
 	_, err = b.Schedules.Pause(t.Context(), b.Admin, paused.ID, "the holidays")
 	require.NoError(t, err)
+	question, err := json.Marshal("Which? " + strings.TrimSuffix(markup, "\u202e"))
+	require.NoError(t, err)
+	asked, _, err := b.Workflows.Submit(t.Context(), b.Client, workflow.Input{Name: "asked", Jobs: []workflow.Node{
+		{Key: "a", Job: submit.Submission{Model: "testcard", Prompt: "fog"}},
+		{Key: "pick", Job: submit.Submission{Model: models.TypeApproval, Params: fmt.Appendf(nil, `{"candidates": ["{{a.video}}"], "question": %s}`, question)}},
+	}})
+	require.NoError(t, err)
+	b.Exec(t, `INSERT INTO approvals (job_id, run, on_timeout, expires_at)
+		SELECT job_id, 1, 'reject', now() + interval '1 day' FROM workflow_nodes WHERE workflow_id = ? AND key = 'pick'`, asked.ID)
 	film, nightly := b.SubmitWorkflow(t, b.Client, "film", "shots.s1", "shots.s2", "film"), filmSchedule(t, b)
 	on := func(verb string) string { return "/workers/" + string(worker.WorkerID) + verb }
 	b.poison(t)
@@ -193,9 +215,13 @@ var _ = alsoPages(func(t *testing.T, b *browser) map[string]string {
 		"schedule of a workflow": address.Schedule(nightly.ID), "edit schedule of a workflow": address.Schedule(nightly.ID) + "/edit",
 		"workflows of a schedule": "/workflows?schedule=" + string(nightly.ID),
 		"workflows":               "/workflows", "workflow": address.Workflow(film.ID), "cancel workflow": address.Workflow(film.ID) + "/cancel",
+		"answer": address.Workflow(asked.ID) + "/answer?key=pick", "approval link": b.linkOf(t, asked),
 		"accounts": "/accounts", "new account": "/accounts/new", "edit account": "/accounts/" + string(b.Account.ID) + "/edit",
+		"delete account": "/accounts/" + string(b.Account.ID) + "/delete", "deletion": "/accounts/" + string(closed.ID) + "/deletion",
 		"members": "/members", "member": "/members/" + string(invitation.Member.ID), "join": "/join/" + invitation.Token,
 		"keys": "/keys", "new key": "/keys/new", "revoke": "/keys/" + string(key.KeyID) + "/revoke", "audit": "/audit", "changes": "/changes",
+		"costs": "/costs", "costs by day": "/costs?time=year&by=day", "budgets": "/budgets", "set a budget": "/budgets/set",
+		"prices of providers": "/costs/prices", "reports": "/system/reports",
 		"me": "/me",
 	}
 })

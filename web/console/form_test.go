@@ -110,7 +110,7 @@ var ownForms = []string{"/logout", "/me/logout", "/me/password"}
 var countedTables = []string{
 	"jobs", "job_runs", "bulk_operations", "members", "invitations", "api_keys", "webhook_endpoints", "webhook_deliveries", "accounts",
 	"pools", "saved_views", "alert_silences", "queue_pauses", "halts", "quarantines", "catalogue_entries", "schedules", "schedule_slots",
-	"workflows", "workflow_nodes",
+	"workflows", "workflow_nodes", "budgets",
 }
 
 // posted are the forms of a page that change something and leave the session.
@@ -161,6 +161,9 @@ func TestEveryForm(t *testing.T) {
 	for name, path := range pages {
 		for _, f := range b.posted(t, path) {
 			for _, button := range f.buttons {
+				if strings.HasPrefix(f.action, "/approve/") {
+					continue // who has the link may answer
+				}
 				require.Contains(t, button, "disabled", "%s: a viewer cannot send %s", name, f.action)
 				if f.action != "/doctor" { // this console has no doctor
 					require.Contains(t, button["title"], "Your role is viewer.", "%s: %s", name, f.action)

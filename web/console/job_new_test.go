@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/paging"
+	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/joblist"
 	"github.com/stretchr/testify/require"
@@ -98,6 +99,26 @@ func TestJobSubmit(t *testing.T) {
 		prompts, err := b.Edges(t, made[0].ID).Prompts(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "a lighthouse\nin the fog", prompts[made[0].ID].Text)
+	})
+
+	t.Run("ReusesTheResultOfAnEqualJob", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		again := form("atMostOnce", "", "maxPreemptions", "", "maxPricePerHour", "", "finishBy", "", "reuse", "true")
+		refused := b.post(t, "/jobs/new", form("reuse", "true"))
+		b.post(t, "/jobs/new", again)
+		first := jobstest.CompleteNext(t, b.Stack, b.Worker(t, "one"))
+
+		forecast := b.post(t, "/jobs/estimate", again)
+		got := b.post(t, "/jobs/new", again)
+
+		require.Contains(t, refused.Body, "leave out reuse or atMostOnce")
+		require.Contains(t, forecast.Body, "an equal job, at once")
+		page := b.get(t, got.Header.Get("Location")).Body
+		require.Contains(t, page, "Result reused from")
+		require.Contains(t, page, "/jobs/"+string(first.ID))
+		require.Contains(t, b.get(t, "/jobs/new?from="+string(b.jobs(t)[0].ID)).Body, `value="true" selected>Use its result`)
 	})
 
 	t.Run("MakesOneJobOfAFormSentTwice", func(t *testing.T) {

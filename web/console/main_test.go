@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reelay/reelay/features/hosted"
+	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models/access"
@@ -46,8 +48,9 @@ func toLogin(next string) string {
 // one.
 func configure(s *jobstest.Stack) Config {
 	return Config{
-		Keys: s.Keys, Members: s.Members, Accounts: s.Accounts, Reads: s.Reads, Watcher: s.Watcher, Submitter: s.Submitter,
-		Canceller: s.Canceller, Deleter: s.Deleter, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools,
+		Keys: s.Keys, Members: s.Members, Accounts: s.Accounts, Budgets: s.Budgets, Eraser: s.Eraser, Reads: s.Reads, Watcher: s.Watcher, Submitter: s.Submitter,
+		Canceller: s.Canceller, Deleter: s.Deleter, Operator: s.Operator, Registry: s.Registry, Fleet: s.Fleet, Pools: s.Pools, Engines: s.Engines, Providers: &hosted.Accounts{DB: s.DB},
+		Prices:      &pricebook.Prices{DB: s.DB, Catalogue: s.Registry.Catalogue},
 		DeadLetters: s.DeadLetters, Bulk: s.Bulk, Logs: s.Objects,
 		Retrier: s.Retrier, Webhooks: s.Webhooks, Alerts: s.Alerts, Schedules: s.Schedules, Workflows: s.Workflows,
 		CheckLoginsEvery: 20 * time.Millisecond,

@@ -118,7 +118,7 @@ func TestSingleSignOn(t *testing.T) {
 		s.Members.SSO = auth.SSOPolicy{Roles: map[string]access.Role{"ops": access.RoleOperator}, Account: "house"}
 		config := configure(s)
 		config.SSO = signon.New(signon.Config{
-			Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: m.ClientSecret, RedirectURL: "http://console.example/login/sso/callback",
+			Issuer: m.Issuer(), ClientID: m.ClientID, ClientSecret: func() string { return m.ClientSecret }, RedirectURL: "http://console.example/login/sso/callback",
 			GroupsClaim: "groups",
 			Scopes:      []string{"email", "profile", "groups"},
 		})

@@ -37,6 +37,15 @@ func admin(t *testing.T) *browser {
 func TestModels(t *testing.T) {
 	t.Parallel()
 
+	t.Run("ShowTheirFallback", func(t *testing.T) {
+		t.Parallel()
+		b := admin(t)
+		b.SeedCatalogue(t)
+		source := strings.Replace(ownModel, "  params:", "  fallback: [testcard, later]\n  params:", 1)
+		b.post(t, "/models/apply", url.Values{"source": {source}, "confirmed": {"yes"}})
+		require.Contains(t, b.get(t, "/models/show/own").Body, "<dt>Fallback</dt><dd>testcard, later</dd>")
+	})
+
 	t.Run("AreCheckedAppliedShownAndRemoved", func(t *testing.T) {
 		t.Parallel()
 		b := admin(t)

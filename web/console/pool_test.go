@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/capacity"
@@ -180,6 +182,68 @@ func TestPools(t *testing.T) {
 		}
 		require.Equal(t, []string{"test OPERATOR deletePool", "test OPERATOR resumePool", "test OPERATOR pausePool"}, acts)
 	})
+}
+
+func TestEngines(t *testing.T) {
+	t.Parallel()
+	b := operator(t)
+	made := b.post(t, "/pools/new", poolEntered(url.Values{"name": {"comfy"}, "provider": {"engines"}, "engineKind": {"comfyui"}, "region": {""},
+		"gpuType": {""}, "models": nil, "maxWorkers": {"0"}, "capacityClass": {"ON_DEMAND"}, "engines": {"http://gpu-1:8188\r\nhttp://gpu-2:8188/"}}))
+	require.Equal(t, http.StatusSeeOther, made.Status, made.Body)
+	path := made.Header.Get("Location")
+	_, err := b.Engines.Sync(t.Context(), b.Enrolment, fleet.EngineSync{Pool: "comfy", Reports: []capacity.EngineReport{
+		{URL: "http://gpu-1:8188", State: capacity.EngineReady, Version: "0.3.75", GPUName: "NVIDIA <L4>",
+			Lacks: []capacity.EngineLack{{Model: "wan", Missing: "the node <X>"}}},
+	}})
+	require.NoError(t, err)
+	worker, _, err := b.Registrar.Register(t.Context(), b.Enrolment, fleet.Registration{Provider: "engines", ProviderInstanceID: "gpu-1:8188",
+		GPUCount: 1, PoolID: "comfy", Region: "local", GPUType: "any", CapacityClass: models.CapacitySpot, AgentVersion: "test"})
+	require.NoError(t, err)
+
+	page := b.get(t, path).Body
+	for _, shown := range []string{"http://gpu-1:8188", "NVIDIA &lt;L4&gt;", "the node &lt;X&gt;", "0.3.75", `href="/workers/` + string(worker.ID) + `"`,
+		"No agent drives it: start &#34;reelay agent --pool comfy&#34;.", "All models with the runtime comfyui"} {
+		require.Contains(t, page, shown)
+	}
+	held := b.post(t, path+"/engines/hold", url.Values{"url": {"http://gpu-1:8188"}})
+	require.Equal(t, path, held.Header.Get("Location"))
+	page = b.get(t, path).Body
+	require.Contains(t, page, "Held by test OPERATOR")
+	require.Contains(t, page, `aria-label="Resume http://gpu-1:8188"`)
+	require.Equal(t, path, b.post(t, path+"/engines/resume", url.Values{"url": {"http://gpu-1:8188"}}).Header.Get("Location"))
+	require.NotContains(t, b.get(t, path).Body, "Held by")
+	require.Equal(t, http.StatusNotFound, b.post(t, path+"/engines/hold", url.Values{"url": {"http://gpu-9"}}).Status)
+	for _, bad := range []string{"", "http://me:hunter2@gpu"} {
+		refused := b.post(t, path+"/engines/hold", url.Values{"url": {bad}})
+		require.Equal(t, http.StatusUnprocessableEntity, refused.Status)
+		require.NotContains(t, refused.Body, "hunter2")
+	}
+
+	edit := b.get(t, path+"/edit").Body
+	require.Contains(t, edit, "http://gpu-1:8188\nhttp://gpu-2:8188</textarea>")
+	wrong := b.post(t, path+"/edit", poolEntered(url.Values{"name": {"comfy"}, "provider": {"engines"}, "engineKind": {"comfyui"},
+		"models": nil, "maxWorkers": {"0"}, "engines": {"http://me:hunter2@gpu"}, "seen": {seenIn(t, edit)}}))
+	require.Contains(t, wrong.Body, `id="engines-error" role="alert">engines[0]: the address of an engine must have no user`)
+}
+
+func TestProviderAccount(t *testing.T) {
+	t.Parallel()
+	b := operator(t)
+	pool, err := b.Pools.Create(t.Context(), b.Admin, capacity.PoolSpec{Name: "kling", Provider: "engines", EngineKind: "kling",
+		Models: []string{"testcard"}})
+	require.NoError(t, err)
+	path := "/pools/" + string(pool.ID)
+	accounts := &hosted.Accounts{DB: b.DB}
+	require.NoError(t, accounts.Tell(t.Context(), b.Enrolment, hosted.Outcome{Pool: "kling", Means: "KEY_REFUSED", Status: 401, Code: "1002",
+		Text: "the key <x> is unknown", Known: true}))
+
+	page := b.get(t, path).Body
+	for _, shown := range []string{"Kling", "0 of 3", "0 of 20", "waits for a decision", "status 401, 1002", "the key &lt;x&gt; is unknown",
+		"The circuit is open", "Call again now"} {
+		require.Contains(t, page, shown)
+	}
+	require.Equal(t, path, b.post(t, path+"/provider/reset", nil).Header.Get("Location"))
+	require.NotContains(t, b.get(t, path).Body, "The circuit is open")
 }
 
 func TestPoolForm(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/internal/engine"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -41,6 +43,28 @@ func TestQueueList(t *testing.T) {
 
 func TestQueueFigures(t *testing.T) {
 	t.Parallel()
+
+	t.Run("ShowHowManyJobsWaitForAProvider", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		b.AddTwin(t, "hosted", func(m *catalogue.Model) { m.Runtime = "runway" })
+		_, err := b.Pools.Create(t.Context(), b.Admin, capacity.PoolSpec{Name: "runway", Provider: engine.Provider, EngineKind: "runway",
+			Engines: []string{"https://api.dev.runwayml.com"}, Models: []string{"hosted"}})
+		require.NoError(t, err)
+		for range 2 {
+			jobstest.SubmitWith(t, b.Stack, func(in *submit.Submission) { in.Model = "hosted" })
+		}
+		require.NotContains(t, b.get(t, "/queues").Body, "at a provider")
+
+		b.Exec(t, "UPDATE provider_accounts SET concurrent = 0")
+		got := b.get(t, "/queues").Body
+		require.Regexp(t, `(?s)<tr id="lane-ENTERPRISE".*?>2 for a slot at a provider</span>.*?<tr id="queue-ENTERPRISE-hosted">`, got)
+		require.Regexp(t, `(?s)<tr id="queue-ENTERPRISE-hosted">.*?title="An operator raises[^"]*">2 for a slot at a provider: All 0 slots at Runway are taken.</span>`, got)
+
+		b.Exec(t, "UPDATE provider_accounts SET concurrent = 5, paused_until = clock_timestamp() + interval '1 hour', reason = 'slow down'")
+		require.Contains(t, b.get(t, "/queues/enterprise").Body, "2 for a provider: Runway takes no jobs at the moment.")
+	})
 
 	t.Run("ShowWhichAccountFloodsALane", func(t *testing.T) {
 		t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/schedules"
@@ -34,6 +35,29 @@ func TestScheduleForm(t *testing.T) {
 		}
 		return form
 	}
+
+	t.Run("OffersTheModelsOfTheAccountForWhichItSubmits", func(t *testing.T) {
+		t.Parallel()
+
+		b := operator(t)
+		s := b.schedule(t, "theirs")
+		shipped, err := catalogue.Shipped()
+		require.NoError(t, err)
+		var known []*catalogue.Model
+		for name, account := range map[string]models.AccountID{"theirs-only": s.AccountID, "of-another-account": models.NewAccountID()} {
+			limited := *shipped.Models[0]
+			limited.Name, limited.Accounts = name, []models.AccountID{account}
+			known = append(known, &limited)
+		}
+		b.Submitter.Catalogue.Replace(catalogue.New(append(known, shipped.Models[0])...))
+
+		page := b.page(t, address.Schedule(s.ID)+"/edit")
+		require.Contains(t, page, "theirs-only")
+		require.NotContains(t, page, "of-another-account")
+		page = b.page(t, "/schedules/new")
+		require.Contains(t, page, "testcard")
+		require.NotContains(t, page, "of-another-account")
+	})
 
 	t.Run("CreatesWhatItSaysAndEditsIt", func(t *testing.T) {
 		t.Parallel()

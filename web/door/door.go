@@ -1,10 +1,12 @@
-// Package door has the request handling that the REST API, the Videos API and the console
-// share: keys, limits of bodies, strict JSON, panics, and the status of an error. Each of
+// Package door has the request handling that the REST API, the Videos API, the Comfy API and the
+// console share: keys, limits of bodies, strict JSON, panics, and the status of an error. Each of
 // them writes errors in its own format.
 package door
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -59,6 +61,27 @@ func bearer(h http.Header) (string, error) {
 		return "", nil
 	}
 	return strings.TrimSpace(key), nil
+}
+
+// IdempotencyKey returns the key that a client sends to make retries safe for as long as the job
+// exists; nil if there is none.
+func IdempotencyKey(h http.Header) (*string, error) {
+	switch keys := h.Values("Idempotency-Key"); len(keys) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &keys[0], nil
+	}
+	refusal := Duplicate("The request", "header", "Idempotency-Key")
+	refusal.Reason = BadHeader
+	return nil, refusal
+}
+
+// NewRequestID returns an id under which an internal error is logged and shown.
+func NewRequestID() string {
+	random := make([]byte, 16)
+	rand.Read(random)
+	return "req_" + hex.EncodeToString(random)
 }
 
 // Serve runs serve. If serve fails or panics, fail writes the error. If a part of the

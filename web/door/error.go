@@ -79,11 +79,13 @@ var statuses = map[apierror.Code]int{
 	apierror.CodeNotFound:            http.StatusNotFound,
 	apierror.CodeInvalidInput:        http.StatusUnprocessableEntity,
 	apierror.CodeChecksumMismatch:    http.StatusUnprocessableEntity,
+	apierror.CodeContentPolicy:       http.StatusUnprocessableEntity,
 	apierror.CodeIdempotencyConflict: http.StatusConflict,
 	apierror.CodeConflict:            http.StatusConflict,
 	apierror.CodeLeaseLost:           http.StatusConflict,
 	apierror.CodeRateLimited:         http.StatusTooManyRequests,
 	apierror.CodeQuotaExceeded:       http.StatusTooManyRequests,
+	apierror.CodeBudgetExceeded:      http.StatusPaymentRequired,
 	apierror.CodeOverloaded:          http.StatusServiceUnavailable,
 	apierror.CodeUnavailable:         http.StatusServiceUnavailable,
 }
@@ -105,6 +107,8 @@ func Known(ctx context.Context, err error) *apierror.Error {
 		return known
 	case ctx.Err() != nil:
 		return apierror.Later(apierror.CodeUnavailable, time.Second, "The request was interrupted.")
+	case postgres.IsClosedAccount(err):
+		return apierror.ErrAccountClosed
 	case postgres.IsOutage(err):
 		slog.WarnContext(ctx, "a service cannot be reached, or is busy", "error", err)
 		return apierror.Outage(postgres.IsBusy(err), postgres.Answers(err))

@@ -16,8 +16,11 @@ import (
 // Later releases can add fields to responses.
 var requests = []string{
 	"VideoRequest", "JobRequest", "ScheduleRequest", "WorkflowRequest", "WorkflowNodeRequest", "RetryPolicy", "DraftAsked", "InputRequest",
-	"HaltRequest",
+	"HaltRequest", "GenerateRequest",
 }
+
+// nullable are properties of responses that can be null, where huma cannot say so.
+var nullable = []string{"WorkflowView.output", "JobView.phase", "JobView.error"}
 
 // encoded returns the OpenAPI document: what huma describes, and what the domain and the handler
 // do besides.
@@ -67,10 +70,10 @@ func completeSchema(name string, schema node) {
 		if isRequest && !slices.Contains(required, any(property)) {
 			properties[property] = orNothing(of)
 		}
-		if name == "WorkflowView" && property == "output" {
+		if slices.Contains(nullable, name+"."+property) {
 			properties[property] = orNothing(of)
 		}
-		if strings.HasSuffix(property, "url") && !isRequest {
+		if strings.HasSuffix(strings.ToLower(property), "url") && !isRequest {
 			of["format"] = "uri"
 		}
 	}
@@ -82,6 +85,9 @@ func orNothing(schema node) node {
 		schema["type"] = []any{kind, "null"}
 	}
 	if _, many := schema["type"].([]any); many {
+		if values, limited := schema["enum"].([]any); limited && !slices.Contains(values, nil) {
+			schema["enum"] = append(values, nil)
+		}
 		return schema
 	}
 	either := node{}
@@ -181,7 +187,7 @@ func completeResponse(status string, response node) {
 // tagOf returns the group of the operations on a path.
 func tagOf(path string) string {
 	for _, group := range []struct{ prefix, tag string }{
-		{videosPath, "Videos"}, {schedulesPath, "Schedules"}, {workflowsPath, "Workflows"}, {jobsPath, "Jobs"},
+		{videosPath, "Videos"}, {schedulesPath, "Schedules"}, {workflowsPath, "Workflows"}, {jobsPath, "Jobs"}, {generatePath, "Jobs"},
 		{inputsPath, "Inputs"}, {"/api/v1/models", "Models"}, {"/api/v1/drafts", "Drafts"},
 	} {
 		if strings.HasPrefix(path, group.prefix) {
@@ -194,6 +200,7 @@ func tagOf(path string) string {
 // links say, by operation and status, which operations take a part of the response.
 var links = map[string]map[string]node{
 	"createVideo":    {"202": linksTo("$response.body#/job_id", "getVideo", "cancelVideo", "getVideoEvents", "getVideoFile")},
+	"generate":       {"202": linksTo("$response.body#/jobId", "getJob", "cancelJob", "getVideoEvents", "getVideoFile")},
 	"createJob":      {"201": linksTo("$response.body#/job_id", "getJob", "cancelJob", "continueJob")},
 	"createSchedule": {"201": linksTo("$response.body#/schedule_id", "getSchedule", "deleteSchedule")},
 	"createWorkflow": {"201": merged(

@@ -6,14 +6,17 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/jobs/submit"
+	"github.com/reelay/reelay/models"
 )
 
 // estimate is a forecast for a job that was not submitted.
 type estimate struct {
-	WaitSeconds    *float64 `json:"wait_seconds" doc:"Seconds until a worker would start the job. Null if no worker can run it, or its queue is paused."`
-	WaitSecondsP90 *float64 `json:"wait_seconds_p90" doc:"90th percentile of the wait: one wait in ten is longer."`
-	RenderSeconds  *float64 `json:"render_seconds" doc:"Seconds that the job would keep a worker busy. Null if no worker can run it."`
-	Position       int      `json:"position" minimum:"1" doc:"The job's place among the queued jobs that the same workers can run. 1 is next."`
+	WaitSeconds    *float64      `json:"wait_seconds" doc:"Seconds until a worker would start the job. Null if no worker can run it, or its queue is paused."`
+	WaitSecondsP90 *float64      `json:"wait_seconds_p90" doc:"90th percentile of the wait: one wait in ten is longer."`
+	RenderSeconds  *float64      `json:"render_seconds" doc:"Seconds that the job would keep a worker busy. Null if no worker can run it."`
+	CostUSD        *float64      `json:"cost_usd" doc:"What the job would cost, in US dollars: its render on the dearest pool that could run it. Null if that is unknown."`
+	Position       int           `json:"position" minimum:"0" doc:"The job's place among the queued jobs that the same workers can run. 1 is next, and 0 is a job that reuses a result."`
+	ReusedFrom     *models.JobID `json:"reused_from" doc:"Id of the job whose result a job with reuse would have now. Null without one."`
 }
 
 type estimateOutput struct {
@@ -42,7 +45,7 @@ func (s *service) registerEstimates(api huma.API) {
 }
 
 func (s *service) estimateVideo(ctx context.Context, in *videoInput) (*estimateOutput, error) {
-	submission, names, err := s.videoSubmission(in)
+	submission, names, err := s.videoSubmission(callerOf(ctx).Principal, in)
 	if err != nil {
 		return nil, renamed(err, names)
 	}
@@ -64,5 +67,8 @@ func (s *service) estimate(ctx context.Context, submission submit.Submission) (*
 	if err != nil {
 		return nil, err
 	}
-	return &estimateOutput{CacheControl: "no-store", Body: estimate(*found)}, nil
+	return &estimateOutput{CacheControl: "no-store", Body: estimate{
+		WaitSeconds: found.WaitSeconds, WaitSecondsP90: found.WaitSecondsP90, RenderSeconds: found.RenderSeconds, CostUSD: amount(found.CostUSD),
+		Position: found.Position, ReusedFrom: found.ReusedFrom,
+	}}, nil
 }

@@ -116,7 +116,7 @@ func renamed(err error, names map[string]string) error {
 	shown := *e
 	shown.Field = name
 	// Only a name that cannot be an ordinary word.
-	if strings.ContainsAny(e.Field, ".ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+	if strings.ContainsAny(e.Field, "._ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		shown.Message = strings.ReplaceAll(e.Message, e.Field, name)
 	}
 	return &shown

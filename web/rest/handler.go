@@ -157,8 +157,8 @@ const eventStream = "text/event-stream"
 func wantsStream(r *http.Request) (bool, error) {
 	streams := strings.HasSuffix(r.URL.Path, "/events")
 	accepted := strings.Join(r.Header.Values("Accept"), ",")
-	if strings.TrimSpace(accepted) == "" || strings.HasSuffix(r.URL.Path, "/video") {
-		return false, nil // a video has the media type of the link's target
+	if strings.TrimSpace(accepted) == "" || strings.HasSuffix(r.URL.Path, "/video") || path.Ext(r.URL.Path) != "" {
+		return false, nil // a video has the media type of the link's target, and a file that of its name
 	}
 	for part := range strings.SplitSeq(accepted, ",") {
 		media, params, err := mime.ParseMediaType(part)

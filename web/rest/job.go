@@ -28,6 +28,8 @@ type jobRequest struct {
 	RetryPolicy *retryPolicy `json:"retry_policy,omitempty"`
 	CallbackURL *string      `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce  *bool        `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails. Not with retry_policy, unless max_retries alone is 0."`
+	Reuse       *bool        `json:"reuse,omitempty" doc:"Accept the result of an equal job of the account, if one has completed: see docs/users/jobs.md. Not with at_most_once or draft."`
+	Fallback    []string     `json:"fallback,omitempty" nullable:"false" doc:"Up to 5 models that may render the job instead, in order: see docs/users/fallback.md. The default is the model's own list. Not with at_most_once or draft."`
 	Placing
 	Constraints
 	Own
@@ -67,6 +69,8 @@ type jobView struct {
 	Retries        int            `json:"retries" doc:"The number of attempts after the first."`
 	Waited         *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran            *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
+	CostUSD        *float64       `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool had no price."`
+	EstimatedCost  *float64       `json:"estimated_cost_usd" doc:"What the job was expected to cost when it was submitted, in US dollars. Null if that is unknown."`
 	PreviewURL     *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
 	AtMostOnce     bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`
 	TimeoutSeconds int            `json:"timeout_seconds" doc:"Seconds that one attempt may run."`
@@ -77,11 +81,24 @@ type jobView struct {
 	wire.ConstraintState
 	Deadline *wire.Deadline `json:"deadline,omitempty" doc:"What is expected of finish_by, as things are now. Only of a job with finish_by that has not ended."`
 	wire.Given
-	HasHandle bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
-	Draft     *wire.Draft    `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
-	Continues models.JobID   `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
-	Inputs    []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
-	Result    object         `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
+	HasHandle  bool           `json:"has_handle,omitempty" doc:"True if the next attempt adopts what this one runs at an external service."`
+	Draft      *wire.Draft    `json:"draft,omitempty" doc:"Only of a draft. A completed one has no result_url; preview_url shows it."`
+	Continues  models.JobID   `json:"continues,omitempty" doc:"Id of the draft that the job continues."`
+	ReusedFrom models.JobID   `json:"reused_from,omitempty" doc:"Id of the equal job whose result this one has. That job can be deleted since."`
+	Fallback   []string       `json:"fallback,omitempty" nullable:"false" doc:"The models that may render the job instead, in order."`
+	Routes     []jobRoute     `json:"routes,omitempty" nullable:"false" doc:"How the job came to its model: the changes from one to the next, oldest first."`
+	Inputs     []jobInputView `json:"inputs" nullable:"false" doc:"The files that the payload names, referenceImage first: see docs/users/inputs.md."`
+	Generation
+	Result object `json:"result" doc:"For a completed job: result_url, thumbnail_url, duration_sec, and output, the data that its runtime returned."`
+}
+
+// jobRoute is a change of a job's model.
+type jobRoute struct {
+	Run    int       `json:"run"`
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Reason string    `json:"reason" doc:"Why, in a sentence."`
+	At     time.Time `json:"at"`
 }
 
 type scheduledOutput struct {
@@ -181,7 +198,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 	if err != nil {
 		return submit.Submission{}, err
 	}
-	_, model, err := s.model(asked.Model, value(asked.JobType))
+	_, model, err := s.model(p, asked.Model, value(asked.JobType))
 	if err != nil {
 		return submit.Submission{}, err
 	}
@@ -200,7 +217,8 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 	submission := submit.Submission{
 		Type: value(asked.JobType), Model: model, Prompt: prompt, Params: params, RunAt: wire.KnownTime(due), CallbackURL: callback,
 		IdempotencyKey: key,
-		AtMostOnce:     asked.AtMostOnce != nil && *asked.AtMostOnce,
+		Fallback:       asked.Fallback,
+		AtMostOnce:     asked.AtMostOnce != nil && *asked.AtMostOnce, Reuse: asked.Reuse != nil && *asked.Reuse,
 	}
 	asked.Own.addTo(&submission)
 	if err := asked.Placing.addTo(&submission); err != nil {
@@ -209,10 +227,22 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 	if err := asked.Constraints.addTo(&submission); err != nil {
 		return submission, err
 	}
-	switch value(asked.Priority) {
+	if err := prioritize(p, value(asked.Priority), &submission); err != nil {
+		return submission, err
+	}
+	if asked.Draft != nil {
+		submission.Draft = &submit.Draft{Steps: asked.Draft.Steps}
+	}
+	asked.RetryPolicy.apply(&submission)
+	return submission, nil
+}
+
+// prioritize applies one of the words for a priority.
+func prioritize(p jobs.Principal, word string, submission *submit.Submission) error {
+	switch word {
 	case "critical":
 		if !p.May(access.RoleOperator) {
-			return submission, apierror.New(apierror.CodeForbidden, "The priority critical is for operators.").In("priority")
+			return apierror.New(apierror.CodeForbidden, "The priority critical is for operators.").In("priority")
 		}
 		submission.Tier = models.TierCritical
 	case "high":
@@ -220,11 +250,7 @@ func (s *service) jobSubmission(p jobs.Principal, in *submitInput) (submit.Submi
 	case "low":
 		submission.Tier = models.TierBatch
 	}
-	if asked.Draft != nil {
-		submission.Draft = &submit.Draft{Steps: asked.Draft.Steps}
-	}
-	asked.RetryPolicy.apply(&submission)
-	return submission, nil
+	return nil
 }
 
 func (r *retryPolicy) apply(submission *submit.Submission) {
@@ -309,7 +335,17 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobView, strin
 	if err != nil {
 		return nil, "", err
 	}
-	shown, etag, err := s.viewOutcome(ctx, job, deadlines[job.ID].Steady())
+	summary, err := s.summary(ctx, job)
+	if err != nil {
+		return nil, "", err
+	}
+	shown := view(job)
+	shown.Generation, shown.CostUSD, shown.EstimatedCost = s.generation(job, summary), summary.CostUSD, summary.EstimatedCostUSD
+	shown.Deadline = deadlines[job.ID].Steady()
+	if shown.DependsOn, err = s.parents(ctx, job); err != nil {
+		return nil, "", err
+	}
+	etag, err := shown.showOutcome(job, summary)
 	if err != nil {
 		return nil, "", err
 	}
@@ -318,33 +354,19 @@ func (s *service) viewJob(ctx context.Context, job *models.Job) (*jobView, strin
 	return shown, etag, err
 }
 
-// viewOutcome returns the view of a job without its inputs, and its ETag.
-func (s *service) viewOutcome(ctx context.Context, job *models.Job, deadline *wire.Deadline) (shown *jobView, etag string, err error) {
-	shown = view(job)
-	shown.Deadline = deadline
-	if shown.DependsOn, err = s.parents(ctx, job); err != nil {
-		return nil, "", err
+// showOutcome adds what a job has made to its view, and returns the ETag of both.
+func (v *jobView) showOutcome(job *models.Job, summary *wire.Summary) (etag string, err error) {
+	v.Draft = summary.Draft
+	bare := *v
+	bare.VideoURL, bare.ThumbnailURL = nil, nil // tag does not hash links
+	if etag, err = tag(*summary, bare, job.PreviewID, object(job.Output)); err != nil {
+		return "", err
 	}
-	if job.DraftSteps == 0 && job.Status != models.JobCompleted && (job.PreviewID == "" || job.Status.Terminal()) {
-		etag, err = tag(wire.Summary{}, shown)
-		return shown, etag, err
+	v.PreviewURL = summary.PreviewURL
+	if job.Status == models.JobCompleted {
+		v.Result, err = result(job, summary)
 	}
-	summary, err := s.summary(ctx, job)
-	if err != nil {
-		return nil, "", err
-	}
-	shown.Draft = summary.Draft
-	if job.Status != models.JobCompleted {
-		etag, err = tag(wire.Summary{PreviewURL: summary.PreviewURL}, shown, job.PreviewID)
-		shown.PreviewURL = summary.PreviewURL
-		return shown, etag, err
-	}
-	if etag, err = tag(*summary, shown, object(job.Output)); err != nil {
-		return nil, "", err
-	}
-	shown.PreviewURL = summary.PreviewURL
-	shown.Result, err = result(job, summary)
-	return shown, etag, err
+	return etag, err
 }
 
 // view returns the view of a job without its inputs and its result.
@@ -353,8 +375,10 @@ func view(job *models.Job) *jobView {
 		JobID: job.ID, JobType: job.Type, Model: job.Model, Status: strings.ToLower(string(job.Status)),
 		ExecuteAt: wire.KnownTime(job.RunAt), StartedAt: wire.KnownTime(job.StartedAt), CompletedAt: wire.KnownTime(job.CompletedAt),
 		DeletedAt: wire.KnownTime(job.DeletedAt), Retries: max(0, job.AttemptNo-1),
-		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, AtMostOnce: job.AtMostOnce, HasHandle: job.HasHandle(),
+		Waited: job.QueuedSeconds, Ran: job.LeasedSeconds, Continues: job.Continues, ReusedFrom: job.ReusedFrom, AtMostOnce: job.AtMostOnce,
+		HasHandle:      job.HasHandle(),
 		TimeoutSeconds: job.TimeoutSeconds, ExpiresAt: wire.KnownTime(job.ExpiresAt), Region: job.Region, RequireRegion: job.RequireRegion,
+		Fallback: job.FallbackModels(), Routes: lo.Map(job.Routes, func(r models.JobRoute, _ int) jobRoute { return jobRoute(r) }),
 		Inputs: []jobInputView{}, ConstraintState: wire.ConstraintStateOf(job), Given: wire.GivenOf(job),
 	}
 }

@@ -51,6 +51,9 @@ func TestCreateJob(t *testing.T) {
 			"execute_at": at.Format(time.RFC3339), "started_at": nil, "completed_at": nil,
 			"retries": 0.0, "waited_seconds": 0.0, "ran_seconds": 0.0, "preview_url": nil, "result": nil, "inputs": []any{},
 			"user_id": nil, "metadata": nil,
+			"jobId": id, "provider": "testcard", "progress": 0.0, "phase": nil, "videoUrl": nil, "thumbnailUrl": nil, "error": nil,
+			"estimatedWaitSeconds": nil, "createdAt": read.body["createdAt"], "completedAt": nil, "cost_usd": 0.0, "estimated_cost_usd": nil,
+			"actualCost": 0.0, "estimatedCost": nil,
 		}, read.body)
 		require.Equal(t, "cancelled", a.ask(t, http.MethodDelete, work+"/"+id, "", nil).body["status"])
 	})
@@ -138,6 +141,9 @@ func TestCreateJob(t *testing.T) {
 			`{"payload": {"prompt": "x"}, "at_most_once": "yes"}`:                                      "422 INVALID_INPUT at_most_once",
 			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"max_retries": 1}}`:   "422 INVALID_INPUT retry_policy.max_retries",
 			`{"payload": {"prompt": "x"}, "at_most_once": true, "retry_policy": {"backoff": "fixed"}}`: "422 INVALID_INPUT retry_policy",
+			`{"payload": {"prompt": "x"}, "reuse": "yes"}`:                                             "422 INVALID_INPUT reuse",
+			`{"payload": {"prompt": "x"}, "at_most_once": true, "reuse": true}`:                        "422 INVALID_INPUT reuse",
+			`{"payload": {"prompt": "x"}, "draft": {"steps": 3}, "reuse": true}`:                       "422 INVALID_INPUT reuse",
 			`{"payload": {"prompt": "x"}, "max_preemptions": -1}`:                                      "422 INVALID_INPUT max_preemptions",
 			`{"payload": {"prompt": "x"}, "max_preemptions": 1.5}`:                                     "422 INVALID_INPUT max_preemptions",
 			`{"payload": {"prompt": "x"}, "max_price_per_hour": -0.5}`:                                 "422 INVALID_INPUT max_price_per_hour",
@@ -151,6 +157,34 @@ func TestCreateJob(t *testing.T) {
 		}
 		require.Zero(t, a.Count(t, "jobs"))
 	})
+}
+
+func TestReuse(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	for path, body := range map[string]map[string]any{
+		work:   {"payload": map[string]any{"prompt": "a lighthouse", "durationSeconds": 1}},
+		videos: {"prompt": "a fox", "duration_sec": 1},
+	} {
+		made := a.post(t, path, body)
+		require.Contains(t, []int{http.StatusCreated, http.StatusAccepted}, made.status, made.raw)
+		first := jobstest.CompleteNext(t, a.Stack, a.Worker(t, path))
+		body["reuse"] = true
+
+		guess := a.post(t, path+"/estimate", body)
+		require.JSONEq(t, `{"wait_seconds": 0, "wait_seconds_p90": 0, "render_seconds": 0, "cost_usd": 0, "position": 0, "reused_from": "`+string(first.ID)+`"}`,
+			guess.raw)
+		again := a.post(t, path, body)
+
+		require.Equal(t, made.status, again.status, again.raw)
+		require.NotEqual(t, made.body["job_id"], again.body["job_id"])
+		got := a.get(t, path+"/"+again.body["job_id"].(string))
+		require.Equal(t, "completed", got.body["status"])
+		require.Equal(t, string(first.ID), got.body["reused_from"])
+		require.NotContains(t, a.get(t, path+"/"+string(first.ID)).body, "reused_from")
+	}
+	require.Equal(t, 4, a.Count(t, "jobs"))
 }
 
 func TestDraft(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/costs"
 	"github.com/samber/lo"
 )
 
@@ -56,10 +57,15 @@ var (
 	modelName = node{"minLength": 1, "maxLength": catalogue.MaxName, "pattern": catalogue.NameForm, "examples": []any{"testcard"}}
 	typeName  = node{"minLength": 1, "maxLength": catalogue.MaxName, "pattern": catalogue.NameForm}
 	nodeKey   = node{"minLength": 1, "maxLength": workflow.MaxKey, "pattern": workflow.KeyForm}
+	// day, ofAccount and costGroup may also be empty.
+	day       = node{"pattern": "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$", "examples": []any{"2027-01-31"}}
+	costGroup = node{"enum": append(among(costs.Groups)["enum"].([]any), "")}
+	ofAccount = node{"pattern": "^(acc_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?$"}
 	cursor    = node{"maxLength": paging.MaxCursor, "pattern": paging.CursorForm}
 	exactly   = printable(0, submit.MaxUserIDBytes)
 	// codes are those that callers see who are no worker.
-	codes = node{"enum": lo.FilterMap(apierror.Codes, func(c apierror.Code, _ int) (any, bool) { return c, c != apierror.CodeLeaseLost })}
+	codes    = node{"enum": lo.FilterMap(apierror.Codes, func(c apierror.Code, _ int) (any, bool) { return c, c != apierror.CodeLeaseLost })}
+	callback = node{"format": "uri", "minLength": 1, "maxLength": outbound.MaxURLBytes, "pattern": `^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$`}
 	// prompt has at least one character that is no space. Each of its characters takes up to four
 	// bytes, so that its limit in bytes, four times as high, needs no mention.
 	prompt = node{"minLength": 1, "maxLength": submit.MaxPromptRunes, "pattern": `^[^\x00]*[^\x00\s][^\x00]*$`}
@@ -69,7 +75,10 @@ var (
 // property alone in all schemas of requests.
 var bodyLimits = map[string]node{
 	"idempotency_key":    printable(1, submit.MaxKeyRunes),
-	"callback_url":       {"format": "uri", "minLength": 1, "maxLength": outbound.MaxURLBytes, "pattern": `^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$`},
+	"idempotencyKey":     printable(1, submit.MaxKeyRunes),
+	"userId":             exactly,
+	"webhookUrl":         callback,
+	"callback_url":       callback,
 	"job_type":           typeName,
 	"model":              modelName,
 	"model_version":      modelName,
@@ -82,6 +91,11 @@ var bodyLimits = map[string]node{
 	"JobRequest.depends_on":            {"items": merged(node{"type": "string"}, idOf("job"))},
 	"JobRequest.region":                printable(0, text.MaxName),
 	"VideoRequest.prompt":              prompt,
+	"GenerateRequest.prompt":           prompt,
+	"GenerateRequest.provider":         {"minLength": 1, "maxLength": catalogue.MaxName},
+	"GenerateRequest.resolution":       {"minLength": 1},
+	"GenerateRequest.aspectRatio":      {"pattern": catalogue.AspectForm},
+	"GenerateRequest.imageUrl":         {"minLength": 1, "maxLength": outbound.MaxURLBytes},
 	"VideoRequest.priority_tier":       among(models.Tiers),
 	"VideoRequest.reference_image_url": {"minLength": 1, "maxLength": outbound.MaxURLBytes},
 	"DraftAsked.steps":                 {"minimum": 1},
@@ -94,7 +108,7 @@ var bodyLimits = map[string]node{
 	"ScheduleRequest.name":            named(schedule.MaxName),
 	"ScheduleRequest.cron_expression": {"minLength": 1, "maxLength": cron.MaxLength},
 	"ScheduleRequest.every_seconds":   {"minimum": 1, "maximum": schedule.MaxEvery},
-	"ScheduleRequest.timezone":        {"minLength": 1, "maxLength": schedule.MaxZone, "pattern": schedule.ZoneForm},
+	"ScheduleRequest.timezone":        {"minLength": 1, "maxLength": cron.MaxZone, "pattern": cron.ZoneForm},
 	"InputRequest.content_type":       among(append(slices.Clone(picture.ContentTypes), media.ContentTypes...)),
 	"InputRequest.size_bytes":         {"minimum": 1, "maximum": media.MaxBytes},
 	"InputRequest.checksum":           {"minLength": 8, "maxLength": 8, "pattern": `^[A-Za-z0-9+/]{5}[AQgw]==$`},
@@ -113,17 +127,23 @@ var paramLimits = map[string]node{
 	"job_type":       exactly,
 	"user_id":        exactly,
 	"reason":         printable(0, operate.MaxCancelReasonRunes),
+	"note":           printable(0, operate.MaxNoteRunes),
 	"kind":           oneOrMore(query.ChangeKinds),
 	"target":         printable(0, jobs.MaxTargetRunes),
 	"cursor":         cursor,
 	"key":            nodeKey,
 	"parent":         nodeKey,
+	"pick":           nodeKey,
 	"name":           {"minLength": 1},
 	"status":         oneOrMore(models.JobStatuses),
 	"tier":           oneOrMore(models.Tiers),
 	"listJobs.after": cursor, "listVideos.after": cursor, "listChanges.after": cursor,
 	"listMachines.after": cursor, "listMachines.pool": printable(0, text.MaxName), "listMachines.instance_id": printable(0, text.MaxName),
-	"listMachines.state":   oneOrMore(capacity.MachineStates),
+	"listMachines.state": oneOrMore(capacity.MachineStates),
+	"getCosts.from":      day, "getCosts.to": day, "getCosts.by": costGroup, "getCosts.account": ofAccount,
+	"listBudgets.account": ofAccount,
+	"getCostsFile.from":   day, "getCostsFile.to": day, "getCostsFile.by": costGroup, "getCostsFile.account": ofAccount,
+	"getStatement.month": {"pattern": `^[0-9]{4}-(0[1-9]|1[0-2])(\.csv|\.html)?$`}, "getStatement.account": ofAccount,
 	"listWorkflows.name":   printable(0, workflow.MaxName),
 	"listWorkflows.status": oneOrMore(models.WorkflowStatuses),
 	// HTTP has no encoding for other characters in headers.
@@ -133,7 +153,7 @@ var paramLimits = map[string]node{
 	"getJob.id": idOf("job"), "cancelJob.id": idOf("job"), "continueJob.id": idOf("job"),
 	"getSchedule.id": idOf("sch"), "deleteSchedule.id": idOf("sch"),
 	"getWorkflow.id": idOf("wfl"), "cancelWorkflow.id": idOf("wfl"), "retryWorkflow.id": idOf("wfl"), "skipWorkflowJob.id": idOf("wfl"),
-	"overrideDependency.id": idOf("wfl"),
+	"approveWorkflowJob.id": idOf("wfl"), "rejectWorkflowJob.id": idOf("wfl"), "overrideDependency.id": idOf("wfl"),
 }
 
 // oneOrMore limits a parameter with values separated by commas. It may also be empty.

@@ -120,13 +120,7 @@ func (s *service) list(ctx context.Context, in *ListInput, kind string) (rows []
 
 // viewJobs returns the views of jobs, in their order.
 func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView, error) {
-	var completed []*models.Job
-	for _, job := range rows {
-		if job.Status == models.JobCompleted || job.DraftSteps > 0 {
-			completed = append(completed, job)
-		}
-	}
-	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, completed, callerOf(ctx).base, linkTTL)
+	summaries, err := s.Summaries.OfJobs(ctx, callerOf(ctx).Principal, rows, callerOf(ctx).base, linkTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -138,10 +132,6 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 	if err != nil {
 		return nil, err
 	}
-	summaryOf := map[models.JobID]*wire.Summary{}
-	for _, summary := range summaries {
-		summaryOf[summary.JobID] = summary
-	}
 	views := make([]*jobView, len(rows))
 	for i, job := range rows {
 		views[i] = view(job)
@@ -149,12 +139,10 @@ func (s *service) viewJobs(ctx context.Context, rows []*models.Job) ([]*jobView,
 		if files := inputs[job.ID]; len(files) > 0 {
 			views[i].Inputs = files
 		}
-		if summary := summaryOf[job.ID]; summary != nil {
-			views[i].Draft = summary.Draft
-			if job.Status != models.JobCompleted {
-				continue
-			}
-			views[i].PreviewURL = summary.PreviewURL
+		summary := summaries[i]
+		views[i].Generation, views[i].Draft, views[i].PreviewURL = s.generation(job, summary), summary.Draft, summary.PreviewURL
+		views[i].CostUSD, views[i].EstimatedCost = summary.CostUSD, summary.EstimatedCostUSD
+		if job.Status == models.JobCompleted {
 			if views[i].Result, err = result(job, summary); err != nil {
 				return nil, err
 			}

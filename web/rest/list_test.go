@@ -248,7 +248,7 @@ func TestEstimate(t *testing.T) {
 			require.Zero(t, got.body["wait_seconds_p90"])
 			require.Greater(t, got.body["render_seconds"], 0.0)
 			require.InDelta(t, 1, got.body["position"], 0)
-			require.Len(t, got.body, 4)
+			require.Len(t, got.body, 6)
 		}
 		require.Zero(t, a.Count(t, "jobs"))
 	})
@@ -259,7 +259,7 @@ func TestEstimate(t *testing.T) {
 		got := newAPI(t).post(t, videos+"/estimate", map[string]any{"prompt": "x"})
 
 		require.Equal(t, http.StatusOK, got.status, got.raw)
-		require.JSONEq(t, `{"wait_seconds": null, "wait_seconds_p90": null, "render_seconds": null, "position": 1}`, got.raw)
+		require.JSONEq(t, `{"wait_seconds": null, "wait_seconds_p90": null, "render_seconds": null, "cost_usd": null, "position": 1, "reused_from": null}`, got.raw)
 	})
 
 	t.Run("RefusesTheInputThatSubmitRefuses", func(t *testing.T) {

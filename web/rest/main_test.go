@@ -42,7 +42,7 @@ func newAPI(t *testing.T) *api {
 	s := jobstest.New(t)
 	inside := rest.New(rest.Config{
 		Keys:      &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
-		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reads: s.Reads, Watcher: s.Watcher, Pools: s.Pools,
+		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reads: s.Reads, Watcher: s.Watcher, Pools: s.Pools, Budgets: s.Budgets,
 		Operator: s.Operator, Schedules: s.Schedules, Workflows: s.Workflows, Alerts: s.Alerts,
 		Base: func(*http.Request) string { return s.Base }, Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit),
 	})

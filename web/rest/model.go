@@ -19,6 +19,7 @@ type modelView struct {
 	State         string   `json:"state" enum:"available,no_worker,not_served" doc:"no_worker: no worker can run it, though a pool names it or jobs wait for it. not_served: no worker can run it, and nothing asks for it."`
 	Version       int      `json:"version" doc:"Counts the changes of the entry. A job keeps the version with which it was submitted."`
 	Produces      string   `json:"produces" enum:"video,image,output" doc:"Kind of result of a completed job."`
+	Fallback      []string `json:"fallback" nullable:"false" doc:"The models that may render its jobs instead, in order, unless a job has a list of its own: see docs/users/fallback.md. Without those that you do not see."`
 	TimeDependsOn []string `json:"time_depends_on" nullable:"false" doc:"The parameters on which the time of a render depends: times are learned per class of their values. Empty means resolution and durationSeconds."`
 }
 
@@ -50,7 +51,7 @@ func (s *service) registerModels(api huma.API) {
 }
 
 func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, error) {
-	known := s.Reads.Models.Catalogue.Current()
+	known := s.Reads.Models.Catalogue.Current().For(callerOf(ctx).Scope())
 	found, err := s.Reads.Models.List(ctx, known)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s *service) listModels(ctx context.Context, _ *struct{}) (*modelsOutput, e
 	for _, m := range found {
 		out.Body.Models = append(out.Body.Models, modelView{
 			m.Name, m.Type, m.Description, object(m.Schema), m.GPUTypes, m.Available, strings.ToLower(string(m.State)), m.Version,
-			strings.ToLower(string(m.Produces)), append([]string{}, m.TimeDependsOn...),
+			strings.ToLower(string(m.Produces)), append([]string{}, m.Fallback...), append([]string{}, m.TimeDependsOn...),
 		})
 	}
 	out.Body.Aliases = []aliasView{}

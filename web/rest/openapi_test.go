@@ -94,7 +94,7 @@ func TestOpenAPI(t *testing.T) {
 				tried++
 			}
 		}
-		require.Equal(t, 7, tried)
+		require.Equal(t, 8, tried)
 	})
 
 	t.Run("DescribesTheActualResponses", func(t *testing.T) {
@@ -126,6 +126,8 @@ func TestOpenAPI(t *testing.T) {
 			{work, "post", a.post(t, work, map[string]any{"payload": map[string]any{"prompt": "x"}})},
 			{work, "post", later},
 			{work + "/{id}", "get", a.get(t, work+"/"+draft)},
+			{"/api/v1/generate", "post", a.post(t, "/api/v1/generate", map[string]any{"prompt": "x"})},
+			{"/api/v1/generate", "post", a.post(t, "/api/v1/generate", map[string]any{"prompt": "x", "provider": "acme"})},
 			{work + "/{id}/continue", "post", a.post(t, work+"/"+draft+"/continue", nil)},
 			{videos, "get", a.get(t, videos)},
 			{videos, "get", a.get(t, videos+"?status=x")},
@@ -136,6 +138,8 @@ func TestOpenAPI(t *testing.T) {
 			{work + "/estimate", "post", a.post(t, work+"/estimate", map[string]any{"payload": map[string]any{}})},
 			{"/api/v1/drafts/usage", "get", a.get(t, "/api/v1/drafts/usage?days=7")},
 			{"/api/v1/drafts/usage", "get", a.get(t, "/api/v1/drafts/usage?days=91")},
+			{"/api/v1/costs", "get", a.get(t, "/api/v1/costs?by=user")},
+			{"/api/v1/costs", "get", a.get(t, "/api/v1/costs?by=pool")},
 			{"/api/v1/models", "get", a.get(t, "/api/v1/models")},
 			{work + "/{id}", "get", a.get(t, work+"/"+id)},
 			{work + "/{id}", "get", a.get(t, work+"/"+created.body["job_id"].(string))},

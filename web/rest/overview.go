@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/models"
 )
 
 // overview is the state of all of Reelay. Null is unknown.
@@ -51,9 +52,9 @@ type paidTime struct {
 	USD     float64 `json:"usd" doc:"What it cost. 0 without a price."`
 }
 
-func paidOf(o *query.Overview) []paidTime {
+func paidOf(times []models.PaidTime) []paidTime {
 	var all []paidTime
-	for _, time := range o.Paid() {
+	for _, time := range times {
 		all = append(all, paidTime{string(time.Class), time.Seconds, time.USD})
 	}
 	return all
@@ -105,7 +106,7 @@ func (s *service) registerOverview(api huma.API) {
 			RenderSecondsP95:   o.RenderSecondsP95,
 			PreemptionsPerHour: o.PreemptionsPerHour, RecoverySecondsP95: o.RecoverySecondsP95, GPUUtilization: o.GPUUtilization,
 			CostUSDPerHour: o.CostUSDPerHour, WastedUSDPerHour: o.WastedUSDPerHour,
-			CostUSDPerVideo: o.CostUSDPerVideo(), Paid: paidOf(o), EstimatedDrainSeconds: o.Drain.Seconds,
+			CostUSDPerVideo: o.CostUSDPerVideo(), Paid: paidOf(o.Paid()), EstimatedDrainSeconds: o.Drain.Seconds,
 			DrainLeavesOut: leftOutOf(o),
 		}}, nil
 	})

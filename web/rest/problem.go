@@ -41,7 +41,7 @@ func init() {
 	huma.ValidateStrictCasing = true
 }
 
-// describe turns an error into what the caller is told. It logs internal errors.
+// describe turns an error into its answer to the caller. It logs internal errors.
 func describe(ctx context.Context, err error) *problem {
 	var done *problem
 	if errors.As(err, &done) {

@@ -74,6 +74,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerVideos(api)
 	s.registerEvents(api)
 	s.registerJobs(api)
+	s.registerGenerate(api)
 	s.registerSchedules(api)
 	s.registerWorkflows(api)
 	s.registerLists(api)
@@ -88,6 +89,10 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerPools(api)
 	s.registerMachines(api)
 	s.registerDrafts(api)
+	s.registerCosts(api)
+	s.registerBudgets(api)
+	s.registerReports(api)
+	s.registerStatements(api)
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
 		if !slices.Contains(requests, name) {
 			schema.AdditionalProperties = nil

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/schedule"
@@ -32,6 +33,7 @@ type Config struct {
 	Reads     *query.Reads
 	Watcher   *watch.Watcher
 	Pools     *fleet.Pools
+	Budgets   *budget.Budgets
 	Operator  *operate.QueueOperator
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
@@ -70,6 +72,8 @@ const (
 	openAPIPath = "/api/openapi.json"
 	videosPath  = "/api/video-generations"
 	jobsPath    = "/api/v1/jobs"
+
+	generatePath = "/api/v1/generate"
 )
 
 // caller is the sender of a request, and how the response should look.

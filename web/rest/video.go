@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/reelay/reelay/features/wire"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
@@ -31,6 +32,7 @@ type videoRequest struct {
 	ReferenceImage *string `json:"reference_image_url,omitempty" doc:"An image with which the video begins: an https URL, or the id of an uploaded input. For models with the parameter referenceImage."`
 	CallbackURL    *string `json:"callback_url,omitempty" doc:"An https URL that receives a webhook when a run of the job ends: see docs/users/webhooks.md."`
 	AtMostOnce     *bool   `json:"at_most_once,omitempty" doc:"Never start the job twice: if its only attempt ends without a result, the job fails."`
+	Reuse          *bool   `json:"reuse,omitempty" doc:"Accept the result of an equal job of the account, if one has completed: see docs/users/jobs.md. Not with at_most_once."`
 	Constraints
 	IdempotencyKey *string `json:"idempotency_key,omitempty" doc:"1 to 255 printable characters. The header Idempotency-Key has the same meaning. The same key with the same request returns the same job."`
 	PriorityTier   *string `json:"priority_tier,omitempty" doc:"critical, enterprise, pro, free or batch: the account's tier (the default) or a lower one."`
@@ -147,7 +149,7 @@ var submitNames = map[string]string{"model": "model_version", "tier": "priority_
 	"maxPreemptions": "max_preemptions", "finishBy": "finish_by", "maxPricePerHour": "max_price_per_hour"}
 
 func (s *service) createVideo(ctx context.Context, in *videoInput) (*acceptedOutput, error) {
-	submission, names, err := s.videoSubmission(in)
+	submission, names, err := s.videoSubmission(callerOf(ctx).Principal, in)
 	if err != nil {
 		return nil, renamed(err, names)
 	}
@@ -174,7 +176,7 @@ type videoInput struct {
 
 // videoSubmission converts a request. names are the request's names of the domain's
 // fields.
-func (s *service) videoSubmission(in *videoInput) (submission submit.Submission, names map[string]string, err error) {
+func (s *service) videoSubmission(p jobs.Principal, in *videoInput) (submission submit.Submission, names map[string]string, err error) {
 	asked := in.Body
 	fields := asked.fields()
 	names = withParams(submitNames, fields)
@@ -182,7 +184,7 @@ func (s *service) videoSubmission(in *videoInput) (submission submit.Submission,
 	if err != nil {
 		return submission, names, err
 	}
-	model, name, err := s.model(asked.ModelVersion, "")
+	model, name, err := s.model(p, asked.ModelVersion, "")
 	if err != nil {
 		return submission, names, err
 	}
@@ -202,7 +204,7 @@ func (s *service) videoSubmission(in *videoInput) (submission submit.Submission,
 	}
 	submission = submit.Submission{
 		Model: name, Prompt: asked.Prompt, Params: params, Tier: tier, IdempotencyKey: key,
-		CallbackURL: callback, AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce,
+		CallbackURL: callback, AtMostOnce: asked.AtMostOnce != nil && *asked.AtMostOnce, Reuse: asked.Reuse != nil && *asked.Reuse,
 	}
 	asked.Own.addTo(&submission)
 	return submission, names, asked.Constraints.addTo(&submission)
@@ -258,8 +260,8 @@ func readCallback(url *string) (string, error) {
 
 // model returns the model of that name and the name to submit. For an alias it is one of its
 // models. Without a name it is the first of the catalogue with jobs of that type.
-func (s *service) model(name *string, kind string) (*catalogue.Model, string, error) {
-	known := s.Submitter.Catalogue.Current()
+func (s *service) model(p jobs.Principal, name *string, kind string) (*catalogue.Model, string, error) {
+	known := s.Submitter.Catalogue.Current().For(p.Scope())
 	if name != nil {
 		candidates, err := known.Candidates(*name)
 		if err != nil {

@@ -11,9 +11,9 @@ func TestView_ShowsTheJob(t *testing.T) {
 	t.Parallel()
 
 	copytest.Fields(t, models.Job{AttemptNo: 3, Needs: models.NewNeeds(true, nil)}, copytest.Left{
-		"viewOutcome shows it":               "DraftSteps KeptUntil PreviewID ResultID Output",
-		"it is secret":                       "RequestDigest",
-		"the client has it from its request": "Tier Priority Params CallbackURL IdempotencyKey RetryPolicy MaxAttempts TakesID",
+		"viewOutcome shows it":               "EstimatedUSD DraftSteps KeptUntil PreviewID ResultID Output",
+		"it is secret":                       "RequestDigest ReuseDigest ReuseRefs",
+		"the client has it from its request": "Tier Priority Params CallbackURL IdempotencyKey RetryPolicy MaxAttempts TakesID Reuse",
 		"the progress of a video is read with its status": `Percent Phase Message Step TotalSteps Frame TotalFrames ETASeconds UpdatedAt
 			FailureClass FailureReason CreatedAt`,
 		"GraphQL shows it": `AccountID CreatedBy ModelVersion Alias Lane Run Traceparent WorkflowID LatestCheckpointID WastedGPUSeconds

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/paging"
 	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/models"
 	"github.com/samber/lo"
 )
@@ -38,6 +39,7 @@ type workflowNodeRequest struct {
 	Key             string     `json:"key" doc:"Key of the node: up to 100 letters, digits, - and _, in parts separated by dots." example:"shots.s1"`
 	After           []string   `json:"after,omitempty" doc:"Keys of nodes that must end first, besides those whose results it uses."`
 	OnParentFailure *string    `json:"on_parent_failure,omitempty" enum:"cascade,continue,retry_parent" doc:"What happens if a parent does not succeed. Default: cascade (the node fails, too)."`
+	Continues       *string    `json:"continues,omitempty" doc:"Key of an approval whose candidates are drafts. The node continues the one that is picked: job has the drafts' model and an empty payload."`
 	Job             jobRequest `json:"job" doc:"The job, without idempotency_key. Its payload can use results of other nodes, such as {{shots.s1.lastFrame}}."`
 }
 
@@ -59,6 +61,8 @@ type workflowNodeView struct {
 	Reused          bool         `json:"reused,omitempty" doc:"An earlier workflow completed its job."`
 	Skipped         bool         `json:"skipped,omitempty" doc:"Its dependents run as if it were completed."`
 	Overridden      []string     `json:"overridden,omitempty" doc:"Parents that it no longer waits for."`
+	// Approval is set for nodes of that model.
+	Approval *wire.Approval `json:"approval,omitempty" doc:"The question and the answer, of a node with the model workflow.approval."`
 }
 
 type workflowInput struct {
@@ -88,6 +92,19 @@ type workflowRetry struct {
 type workflowNodeID struct {
 	ID  models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
 	Key string            `path:"key" doc:"Key of the node." example:"shots.s1"`
+}
+
+type workflowApprove struct {
+	ID   models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
+	Key  string            `path:"key" doc:"Key of the node." example:"shots.s1"`
+	Pick string            `query:"pick" doc:"The candidate: its key, or the id of its job. It can be left out if only one is complete."`
+	Note string            `query:"note" maxLength:"200" doc:"Why, for the owner and operators. Up to 200 characters."`
+}
+
+type workflowReject struct {
+	ID   models.WorkflowID `path:"id" doc:"Id of the workflow: wfl_…"`
+	Key  string            `path:"key" doc:"Key of the node." example:"shots.s1"`
+	Note string            `query:"note" maxLength:"200" doc:"Why, for the owner and operators. Up to 200 characters."`
 }
 
 type workflowOverride struct {
@@ -166,6 +183,25 @@ func (s *service) registerWorkflows(api huma.API) {
 		return s.workflowView(ctx, now, err)
 	})
 	serve(api, huma.Operation{
+		OperationID: "approveWorkflowJob", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/approve",
+		DefaultStatus: http.StatusOK, Summary: "Pick a candidate of a node that waits for an answer",
+		Description: "The node then has the result of the candidate. The same answer again changes nothing. It is a CONFLICT if the node does not wait for an answer, or has another one. Answers are in the audit log.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowApprove) (*workflowOutput, error) {
+		now, err := s.Workflows.Answer(ctx, callerOf(ctx).Principal, in.ID, in.Key,
+			operate.Answer{Decision: models.Approved, Pick: in.Pick, Note: in.Note})
+		return s.workflowView(ctx, now, err)
+	})
+	serve(api, huma.Operation{
+		OperationID: "rejectWorkflowJob", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/reject",
+		DefaultStatus: http.StatusOK, Summary: "Reject the candidates of a node that waits for an answer",
+		Description: "The node fails. The same answer again changes nothing. It is a CONFLICT if the node does not wait for an answer, or was approved. Answers are in the audit log.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, in *workflowReject) (*workflowOutput, error) {
+		now, err := s.Workflows.Answer(ctx, callerOf(ctx).Principal, in.ID, in.Key, operate.Answer{Decision: models.Rejected, Note: in.Note})
+		return s.workflowView(ctx, now, err)
+	})
+	serve(api, huma.Operation{
 		OperationID: "overrideDependency", Method: http.MethodPost, Path: workflowsPath + "/{id}/nodes/{key}/override",
 		DefaultStatus: http.StatusOK, Summary: "Stop a node from waiting for a parent",
 		Description: "It is a CONFLICT if the node does not wait for it, or uses its result. Overrides are in the audit log.",
@@ -208,6 +244,7 @@ func (s *service) workflowGraph(p jobs.Principal, asked *workflowRequest) (*work
 		}
 		graph.Jobs = append(graph.Jobs, workflow.Node{
 			Key: one.Key, After: one.After, OnParentFailure: models.FailurePolicy(strings.ToUpper(value(one.OnParentFailure))), Job: job,
+			Continues: value(one.Continues),
 		})
 	}
 	return graph, nil
@@ -266,6 +303,10 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 	if err != nil {
 		return nil, err
 	}
+	approvals, err := edges.Approvals(ctx)
+	if err != nil {
+		return nil, err
+	}
 	jobs := lo.KeyBy(rows, func(j *models.Job) models.JobID { return j.ID })
 	out := &workflowOutput{Location: callerOf(ctx).base + workflowsPath + "/" + string(w.ID),
 		Body: workflowView{WorkflowSummary: summaries[0]}}
@@ -273,6 +314,7 @@ func (s *service) workflowView(ctx context.Context, w *models.Workflow, err erro
 		view := workflowNodeView{
 			Key: n.Key, After: n.After, OnParentFailure: strings.ToLower(string(n.OnParentFailure)), JobID: n.JobID,
 			Reused: n.Reused, Skipped: !n.SkippedAt.IsZero(), Overridden: n.Overridden,
+			Approval:   wire.OfApproval(approvals[w.ID][n.JobID], callerOf(ctx).base),
 			WaitingFor: lo.Map(reasons[n.JobID], func(r query.WaitingReason, _ int) string { return r.For(p) }),
 		}
 		if job := jobs[n.JobID]; job != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -138,5 +139,100 @@ func TestNodesOfWorkflows(t *testing.T) {
 	require.Equal(t, entries+2, a.Count(t, "audit_log"), "the second skip changed nothing")
 	a.finish(t, worker, fence)
 	require.Equal(t, "CONFLICT", a.ask(t, http.MethodPost, path+"a/skip", "", operator).code(), "it is completed")
+	a.RequireInvariants(t)
+}
+
+func TestAnswersToWorkflows(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	w := a.AskApproval(t, a.Client)
+	path := "/api/v1/workflows/" + string(w.ID)
+	nodeOf := func(of answer) map[string]any {
+		nodes, _ := of.body["nodes"].([]any)
+		require.Len(t, nodes, 4, of.raw)
+		return nodes[2].(map[string]any)
+	}
+	pick := nodeOf(a.get(t, path))
+	asked, _ := pick["approval"].(map[string]any)
+	require.Equal(t, "blocked", pick["status"])
+	require.Equal(t, "Which fog?", asked["question"])
+	require.Equal(t, "reject", asked["on_timeout"])
+	require.Contains(t, asked["url"], a.Base+"/approve/job_")
+	require.Nil(t, asked["decision"])
+	require.Len(t, asked["candidates"], 2)
+	require.NotContains(t, a.ask(t, http.MethodGet, path, "", as(a.Secrets[access.RoleViewer])).raw, "/approve/job_", "a viewer changes nothing")
+	_, stranger, err := a.Keys.Create(t.Context(), jobs.Host, auth.NewKey{AccountID: a.NewAccount(t, "other", models.TierPro).ID,
+		Role: access.RoleClient, Name: "stranger"})
+	require.NoError(t, err)
+	entries := a.Count(t, "audit_log")
+
+	for ask, code := range map[string]string{
+		"/nodes/pick/approve?pick=c":                          "INVALID_INPUT pick",
+		"/nodes/pick/approve":                                 "INVALID_INPUT pick",
+		"/nodes/a/approve":                                    "CONFLICT",
+		"/nodes/a/reject":                                     "CONFLICT",
+		"/nodes/film/reject":                                  "CONFLICT",
+		"/nodes/none/approve":                                 "NOT_FOUND key",
+		"/nodes/pick/reject?note=a%00":                        "INVALID_INPUT note",
+		"/nodes/pick/reject?note=" + strings.Repeat("x", 201): "INVALID_INPUT note",
+	} {
+		refused := a.post(t, path+ask, nil)
+		require.Equal(t, code, refused.code(), "%s: %s", ask, refused.raw)
+	}
+	require.Equal(t, "NOT_FOUND", a.ask(t, http.MethodPost, path+"/nodes/pick/approve?pick=a", "", as(stranger)).code())
+	require.Equal(t, "FORBIDDEN", a.ask(t, http.MethodPost, path+"/nodes/pick/approve?pick=a", "", as(a.Secrets[access.RoleViewer])).code())
+	require.Equal(t, entries, a.Count(t, "audit_log"), "refusals")
+
+	approved := a.post(t, path+"/nodes/pick/approve?pick=b&note=nicer", nil)
+	require.Equal(t, http.StatusOK, approved.status, approved.raw)
+	asked, _ = nodeOf(approved)["approval"].(map[string]any)
+	require.Equal(t, []any{"approved", "b", "nicer", nil}, []any{asked["decision"], asked["picked"], asked["note"], asked["url"]}, approved.raw)
+	require.Equal(t, http.StatusOK, a.post(t, path+"/nodes/pick/approve?pick=b", nil).status, "the same answer")
+	require.Equal(t, "CONFLICT", a.post(t, path+"/nodes/pick/approve?pick=a", nil).code())
+	require.Equal(t, "CONFLICT", a.post(t, path+"/nodes/pick/reject", nil).code())
+	require.Equal(t, entries+1, a.Count(t, "audit_log"))
+	a.RequireInvariants(t)
+}
+
+func TestPicksOfDrafts(t *testing.T) {
+	t.Parallel()
+
+	a := newAPI(t)
+	const path = "/api/v1/workflows"
+	job := func(model string, payload map[string]any) map[string]any {
+		return map[string]any{"model": model, "payload": lo.Ternary(payload == nil, map[string]any{}, payload)}
+	}
+	draft := map[string]any{
+		"model": "testcard", "payload": map[string]any{"prompt": "fog", "durationSeconds": 1}, "draft": map[string]any{"steps": 6},
+	}
+	node := func(key string, job map[string]any) map[string]any { return map[string]any{"key": key, "job": job} }
+	pick := node("pick", map[string]any{"model": models.TypeApproval, "payload": map[string]any{"candidates": []string{"{{a.draft}}"}}})
+	full := func(job map[string]any) map[string]any {
+		n := node("full", job)
+		n["continues"] = "pick"
+		return n
+	}
+	ask := func(jobs ...map[string]any) answer {
+		return a.post(t, path, map[string]any{"name": "picked", "jobs": jobs})
+	}
+
+	w := a.AskPick(t, a.Client)
+	picked := a.post(t, path+"/"+string(w.ID)+"/nodes/pick/approve?pick=b", nil)
+	require.Equal(t, http.StatusOK, picked.status, picked.raw)
+	nodes, _ := picked.body["nodes"].([]any)
+	continued, _ := nodes[3].(map[string]any)
+	require.Equal(t, "queued", continued["status"])
+
+	made := ask(node("a", draft), pick, full(job("testcard", nil)))
+	require.Equal(t, http.StatusCreated, made.status, made.raw)
+	for code, refused := range map[string]answer{
+		"INVALID_INPUT jobs.full.job.payload": ask(node("a", draft), pick, full(job("testcard", map[string]any{"seed": 1}))),
+		"INVALID_INPUT jobs.full.continues":   ask(node("a", draft), full(job("testcard", nil))),
+		"INVALID_INPUT jobs.full.job.model":   ask(node("a", draft), pick, full(job("video.stitch", nil))),
+	} {
+		require.Equal(t, code, refused.code(), refused.raw)
+	}
+
 	a.RequireInvariants(t)
 }

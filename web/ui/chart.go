@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/reelay/reelay/internal/text"
 )
 
 // Series is one line of a chart.
@@ -224,6 +226,8 @@ func Figure(v *float64, unit string) string {
 		return Seconds(v)
 	case unit == "%":
 		return shortNumber(*v*100) + " %"
+	case unit == "$":
+		return text.USD(*v)
 	case unit == "$/h":
 		return fmt.Sprintf("$%.2f/h", *v)
 	case strings.HasPrefix(unit, "/"):

@@ -13,6 +13,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/web/door"
 )
 
 // create submits a video.
@@ -24,7 +25,7 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	if f["characters"] != nil {
 		return nil, invalid("not_supported", "characters", "This server does not offer characters.")
 	}
-	if err := f.only("", "prompt", "model", "seconds", "size", referenceParam, paramsParam); err != nil {
+	if err := f.only("", "prompt", "model", "seconds", "size", referenceParam, paramsParam, reuseParam); err != nil {
 		return nil, err
 	}
 	prompt, err := readPrompt(f)
@@ -35,7 +36,11 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.readSettings(f, extra)
+	reuse, err := f.readReuse()
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.readSettings(c, f, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +55,10 @@ func (a *api) create(w http.ResponseWriter, c *call) (any, error) {
 	if len(extra.values) > 0 {
 		identity = append(identity, s.params)
 	}
-	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, image: image, identity: identity})
+	if reuse {
+		identity = append(identity, reuseParam)
+	}
+	answer, err := a.submit(w, c, order{prompt: prompt, settings: s, image: image, reuse: reuse, identity: identity})
 	return answer, extra.refuse(err)
 }
 
@@ -76,7 +84,7 @@ func (a *api) remix(w http.ResponseWriter, c *call, id models.JobID) (any, error
 	}
 	shown := a.view(source)
 	s := &settings{Model: shown.Model, Seconds: shown.Seconds, Size: shown.Size, target: source.Model, params: map[string]any{}}
-	if s.model, err = a.Videos.Submitter.Catalogue.Current().Model(source.Model); err != nil {
+	if s.model, err = a.known(c).Model(source.Model); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(source.Params, &s.params); err != nil {
@@ -99,7 +107,7 @@ func readPrompt(f fields) (string, error) {
 	return prompt, err
 }
 
-func (a *api) readSettings(f fields, extra *extras) (*settings, error) {
+func (a *api) readSettings(c *call, f fields, extra *extras) (*settings, error) {
 	name, err := f.text("model")
 	if err != nil {
 		return nil, err
@@ -112,7 +120,7 @@ func (a *api) readSettings(f fields, extra *extras) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.settle(name, seconds, size, extra)
+	return a.settle(c, name, seconds, size, extra)
 }
 
 // order is a video to submit.
@@ -121,13 +129,14 @@ type order struct {
 	*settings
 	image   *reference
 	remixOf models.JobID
+	reuse   bool
 	// identity is the same in a repeated request.
 	identity []any
 }
 
 // submit submits a job, or returns the job of an equal request.
 func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
-	key, err := idempotencyKey(c.Header)
+	key, err := door.IdempotencyKey(c.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +161,7 @@ func (a *api) submit(w http.ResponseWriter, c *call, o order) (any, error) {
 	}
 	request.Age = time.Since(c.came)
 	v, _, err := a.Videos.Create(c.Context(), c.caller, submit.Submission{
-		Model: o.target, Prompt: o.prompt, Params: raw, IdempotencyKey: key,
+		Model: o.target, Prompt: o.prompt, Params: raw, IdempotencyKey: key, Reuse: o.reuse,
 	}, request)
 	if err != nil {
 		return nil, err
@@ -190,16 +199,4 @@ func retryCount(h http.Header) int {
 		return 0
 	}
 	return min(n, maxRetries)
-}
-
-// idempotencyKey returns the key that a client sends to make retries safe for as long as
-// the video exists; nil if there is none.
-func idempotencyKey(h http.Header) (*string, error) {
-	switch keys := h.Values("Idempotency-Key"); len(keys) {
-	case 0:
-		return nil, nil
-	case 1:
-		return &keys[0], nil
-	}
-	return nil, invalid("invalid_value", "Idempotency-Key", "The request has the header Idempotency-Key more than once.")
 }

@@ -3,6 +3,7 @@
 package videos_test
 
 import (
+	"context"
 	"encoding/json"
 	"image/color"
 	"io"
@@ -11,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/openai/openai-go/v3"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
+	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/stretchr/testify/require"
 )
@@ -175,6 +178,25 @@ func TestCreate(t *testing.T) {
 
 			requireError(t, got, "invalid_request_error", want.code, want.param)
 			require.Contains(t, got.err()["message"], want.says)
+		}
+	})
+
+	t.Run("ReusesTheResultOfAnEqualVideo", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		d.json(t, "/v1/videos", `{"prompt": "a boat", "reuse": false}`)
+		first := jobstest.CompleteNext(t, d.Stack, d.Worker(t, "one"))
+		contentType, body := form(t, "prompt", "a boat", "reuse", "true")
+
+		for _, got := range []answer{d.json(t, "/v1/videos", `{"prompt": "a boat", "reuse": true}`), d.do(t, http.MethodPost, "/v1/videos", contentType, body)} {
+			require.Equal(t, http.StatusOK, got.Status, got.Text)
+			require.Equal(t, "completed", got.Body["status"])
+			require.NotEqual(t, first.ID, jobID(t, got.Body["id"].(string)))
+			require.NotEmpty(t, d.Reload(t, jobID(t, got.Body["id"].(string))).ReusedFrom)
+		}
+		for _, bad := range []string{`"true"`, `1`, `{}`} {
+			requireError(t, d.json(t, "/v1/videos", `{"prompt": "a boat", "reuse": `+bad+`}`), "invalid_request_error", "invalid_type", "reuse")
 		}
 	})
 
@@ -379,6 +401,19 @@ func TestStatus(t *testing.T) {
 		require.Equal(t, "cancelled", got.Body["error"].(map[string]any)["code"])
 	})
 
+	t.Run("IsRefusedByTheContentPolicy", func(t *testing.T) {
+		t.Parallel()
+
+		d := open(t)
+		d.Videos.Submitter.Moderator = refusing{}
+
+		got := d.json(t, "/v1/videos", `{"prompt": "x"}`)
+
+		require.Equal(t, http.StatusBadRequest, got.Status)
+		require.Equal(t, map[string]any{"error": map[string]any{"code": "moderation_blocked", "type": "invalid_request_error",
+			"message": "It shows a weapon.", "param": nil}}, got.Body)
+	})
+
 	t.Run("ReportsWhyItFailed", func(t *testing.T) {
 		t.Parallel()
 
@@ -426,4 +461,15 @@ func TestProgress(t *testing.T) {
 		d.render(t)
 		require.Equal(t, 100.0, d.get(t, "/v1/videos/"+id).Body["progress"])
 	})
+}
+
+// refusing refuses all jobs.
+type refusing struct{}
+
+func (refusing) Moderate(_ context.Context, all []submit.Content) []error {
+	answers := make([]error, len(all))
+	for i := range answers {
+		answers[i] = apierror.New(apierror.CodeContentPolicy, "It shows a weapon.")
+	}
+	return answers
 }

@@ -13,6 +13,24 @@ import (
 // of this server's: the official packages send it as extra_body.
 const paramsParam = "params"
 
+// reuseParam accepts the result of an equal job. It is an addition of this server's, too.
+const reuseParam = "reuse"
+
+// readReuse reads reuse: true or false, and in a multipart body also its text.
+func (f fields) readReuse() (bool, error) {
+	switch value := f[reuseParam].(type) {
+	case nil:
+		return false, nil
+	case bool:
+		return value, nil
+	case string:
+		if f.isForm() && (value == "true" || value == "false") {
+			return value == "true", nil
+		}
+	}
+	return false, errType(reuseParam, "a boolean", f[reuseParam])
+}
+
 // extras are the parameters of the model in a request, by the model's own names.
 type extras struct {
 	values map[string]any

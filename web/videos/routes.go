@@ -1,8 +1,6 @@
 package videos
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,7 +16,7 @@ import (
 // ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	id := newRequestID()
+	id := door.NewRequestID()
 	header.Set("X-Request-Id", id)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
@@ -55,12 +53,6 @@ func (a *api) answer(w http.ResponseWriter, c *call) (any, error) {
 	return act(w, c)
 }
 
-func newRequestID() string {
-	random := make([]byte, 16)
-	rand.Read(random)
-	return "req_" + hex.EncodeToString(random)
-}
-
 type methods map[string]action
 
 // route returns the actions of a path. Words take precedence over ids, which never
@@ -72,7 +64,7 @@ func (a *api) route(path string) methods {
 		return methods{http.MethodGet: a.listModels}
 	case parts[0] == "models":
 		name := strings.Join(parts[1:], "/")
-		return methods{http.MethodGet: func(_ http.ResponseWriter, _ *call) (any, error) { return a.model(name) }}
+		return methods{http.MethodGet: func(_ http.ResponseWriter, c *call) (any, error) { return a.model(c, name) }}
 	case parts[0] != "videos":
 		return nil
 	case len(parts) == 1:

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/reelay/reelay/internal/text"
@@ -126,11 +127,11 @@ type settings struct {
 // settle finds the model, and its parameters for the length and the size. An empty
 // setting has the value that is among the extra parameters, the API's default or, if the model does
 // not support that, the model's.
-func (a *api) settle(name, seconds, size string, extra *extras) (*settings, error) {
+func (a *api) settle(c *call, name, seconds, size string, extra *extras) (*settings, error) {
 	if name == "" {
 		name = defaultModel
 	}
-	model, target, err := a.Models.find(a.Videos.Submitter.Catalogue.Current(), name)
+	model, target, err := a.Models.find(a.known(c), name)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (s *settings) add(extra *extras) error {
 }
 
 // apply adds the parameters of one setting and returns its value.
-func (s *settings) apply(param, value, usual string, known []string, spell func(string) []map[string]any) (string, error) {
+func (s *settings) apply(param, value, usual string, known []string, spell func(string) []catalogue.Way) (string, error) {
 	wanted := value
 	if wanted == "" {
 		wanted = usual
@@ -193,36 +194,19 @@ func supported(values []string) string {
 }
 
 // fitting returns the first parameters for a known value that the model accepts, or nil.
-func (s *settings) fitting(value string, known []string, spell func(string) []map[string]any) map[string]any {
+func (s *settings) fitting(value string, known []string, spell func(string) []catalogue.Way) catalogue.Way {
 	if !slices.Contains(known, value) {
 		return nil
 	}
-	for _, params := range spell(value) {
-		raw, err := json.Marshal(params)
-		if err != nil {
-			continue
-		}
-		if _, err := s.model.Params(raw); err == nil {
-			return params
-		}
-	}
-	return nil
+	return s.model.Fit(spell(value))
 }
 
-func lengthParams(seconds string) []map[string]any {
-	return []map[string]any{{"durationSeconds": json.Number(seconds)}}
-}
+func lengthParams(seconds string) []catalogue.Way { return catalogue.LengthWays(json.Number(seconds)) }
 
-// sizeParams are the parameters with which models of the catalogue express a size: the
-// shorter side and the aspect ratio, if these are exact, or the pixels.
-func sizeParams(size string) []map[string]any {
-	ways := []map[string]any{{"size": size}}
-	for _, common := range []struct{ size, resolution, aspectRatio string }{
-		{"720x1280", "720p", "9:16"}, {"1280x720", "720p", "16:9"}, {"1080x1920", "1080p", "9:16"}, {"1920x1080", "1080p", "16:9"},
-	} {
-		if common.size == size {
-			ways = append([]map[string]any{{"resolution": common.resolution, "aspectRatio": common.aspectRatio}}, ways...)
-		}
-	}
-	return ways
+// sizeParams are the ways to express one of the known sizes.
+func sizeParams(size string) []catalogue.Way {
+	width, height, _ := strings.Cut(size, "x")
+	w, _ := strconv.Atoi(width)
+	h, _ := strconv.Atoi(height)
+	return catalogue.SizeWays(w, h)
 }

@@ -58,7 +58,7 @@ func measureCommand() *cobra.Command {
 	f.IntVar(&o.effort.N, "n", 0,
 		"how many jobs a round of pickup has, how many subscriptions there are, how many jobs run on the day, whose rates go with them, and in a fleet, or how many nodes a neighbour's workflow has (default: 60, 4000, 3600, 3600 and 10000)")
 	f.IntSliceVar(&o.effort.Rows, "rows", []int{10_000, 1_000_000, 10_000_000}, "how many jobs there are for each step of growth")
-	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, that of a fleet, and each phase of neighbour lasts")
+	f.Float64Var(&o.effort.Minutes, "minutes", 10, "how long the daily load, that of a fleet, all rounds of stores, and each phase of neighbour last")
 	f.BoolVar(&o.effort.Small, "small", false, "make everything small, to see whether it works: the figures mean nothing")
 	f.StringVar(&o.peers, "peers", "bin", "folder with the programs of the peers, built there if need be; empty measures none")
 	f.BoolVar(&o.asJSON, "json", false, "print one JSON document")
@@ -98,7 +98,7 @@ func (o *options) check() error {
 func (o *options) run(cmd *cobra.Command, all []bench.Measurement) (err error) {
 	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 	if o.effort.Small && o.place.data == "" && o.place.endpoint == "" { // one stack is enough
-		stack, err := startStack(cmd.Context(), o.place.reelay, true, 2)
+		stack, err := startStack(cmd.Context(), o.place.reelay, "", true, 2)
 		if err != nil {
 			return err
 		}

@@ -27,8 +27,21 @@ func (p *place) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.reelay, "reelay", "", "program to start a stack with (default: reelay in the folder of this program)")
 }
 
-// open starts a stack or returns the given one.
+// open starts a stack or returns the given one, for the measurement of stores beside one of its own.
 func (p *place) open(ctx context.Context, name string, say func(line string)) (*bench.Site, func() error, error) {
+	site, closeSite, err := p.openOne(ctx, name, say)
+	if err != nil || name != bench.Stores {
+		return site, closeSite, err
+	}
+	s3, closeS3, err := p.start(ctx, "s3", false, 1, say)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeSite())
+	}
+	site.S3 = s3
+	return site, func() error { return errors.Join(closeS3(), closeSite()) }, nil
+}
+
+func (p *place) openOne(ctx context.Context, name string, say func(line string)) (*bench.Site, func() error, error) {
 	nothing := func() error { return nil }
 	switch {
 	case p.data != "" && p.endpoint != "":
@@ -52,7 +65,12 @@ func (p *place) open(ctx context.Context, name string, say func(line string)) (*
 	if name == bench.Schedules {
 		controls = 2
 	}
-	stack, err := startStack(ctx, p.reelay, name == bench.Fleet, controls)
+	return p.start(ctx, "", name == bench.Fleet, controls, say)
+}
+
+// start starts a stack.
+func (p *place) start(ctx context.Context, store string, debug bool, controls int, say func(line string)) (*bench.Site, func() error, error) {
+	stack, err := startStack(ctx, p.reelay, store, debug, controls)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,8 +41,8 @@ type stack struct {
 }
 
 // startStack starts a stack on a free port and returns when it is ready. debug makes it log more,
-// such as how long each pass takes.
-func startStack(ctx context.Context, reelay string, debug bool, controls int) (_ *stack, err error) {
+// such as how long each pass takes. store is that of `reelay up`, or empty for its default.
+func startStack(ctx context.Context, reelay, store string, debug bool, controls int) (_ *stack, err error) {
 	s := &stack{}
 	defer func() {
 		if err != nil {
@@ -66,9 +67,9 @@ func startStack(ctx context.Context, reelay string, debug bool, controls int) (_
 	if debug {
 		env = append(env, "REELAY_DEBUG=true")
 	}
-	if os.Getenv("GCS_BUCKET") == "" {
+	if store != "" || os.Getenv("GCS_BUCKET") == "" {
 		if s.objects, s.lack = makeMemoryFolder(); s.lack == nil {
-			if err := os.Symlink(s.objects, filepath.Join(s.data, "objects")); err != nil {
+			if err := os.Symlink(s.objects, filepath.Join(s.data, cmp.Or(store, "objects"))); err != nil {
 				return nil, fmt.Errorf("keep the objects in memory: %w", err)
 			}
 		}
@@ -77,9 +78,12 @@ func startStack(ctx context.Context, reelay string, debug bool, controls int) (_
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		return nil, fmt.Errorf("write the stack's log: %w", err)
 	}
+	args := []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0", "--control", strconv.Itoa(controls)}
+	if store != "" {
+		args = append(args, "--store", store)
+	}
 	s.child, err = localstack.StartChild(localstack.ChildConfig{
-		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: env,
-		Args: []string{"up", "--listen", "127.0.0.1:0", "--data", s.data, "--agents", "0", "--control", strconv.Itoa(controls)},
+		Name: "reelay up", Path: reelay, Log: log, Grace: 30 * time.Second, Env: env, Args: args,
 	})
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 /** The kind of an error, with the codes of the API: see docs/users/errors.md. */
 export type ErrorCode =
   | "UNAUTHENTICATED" | "FORBIDDEN" | "NOT_FOUND" | "INVALID_INPUT" | "IDEMPOTENCY_CONFLICT" | "CONFLICT"
-  | "CHECKSUM_MISMATCH" | "RATE_LIMITED" | "QUOTA_EXCEEDED" | "BUDGET_EXCEEDED" | "OVERLOADED" | "QUERY_TOO_COMPLEX"
+  | "CHECKSUM_MISMATCH" | "CONTENT_POLICY" | "RATE_LIMITED" | "QUOTA_EXCEEDED" | "BUDGET_EXCEEDED" | "OVERLOADED" | "QUERY_TOO_COMPLEX"
   | "UNAVAILABLE" | "INTERNAL" | (string & {});
 
 /** The error of a failed call. Its message is a sentence for people. */

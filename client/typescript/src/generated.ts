@@ -13,11 +13,36 @@ export type Scalars = {
   Boolean: { input: boolean; output: boolean; }
   Int: { input: number; output: number; }
   Float: { input: number; output: number; }
+  /**
+   * The interface that an engine speaks: comfyui, videos-api or cog, or the name of a hosted provider, such as runway.
+   * Models ask for it with their runtime.
+   */
+  EngineKind: { input: any; output: any; }
   Time: { input: string; output: string; }
   JSON: { input: unknown; output: unknown; }
   /** A signed 64-bit integer: a JSON number below 2^53, a string above. */
   Int64: { input: number | string; output: number | string; }
 };
+
+/** What belongs to an account. USER_IDS are entries of the ledger without their userId, POOLS those that are dedicated to the account. */
+export type AccountData =
+  | 'CANCELLED_JOBS'
+  | 'JOBS'
+  | 'OBJECTS'
+  | 'INPUTS'
+  | 'WORKFLOWS'
+  | 'SCHEDULES'
+  | 'WEBHOOK_ENDPOINTS'
+  | 'WEBHOOK_DELIVERIES'
+  | 'BULK_OPERATIONS'
+  | 'BUDGETS'
+  | 'SAVED_VIEWS'
+  | 'MEMBERS'
+  | 'KEYS'
+  | 'USER_IDS'
+  | 'LEDGER'
+  | 'AUDIT_LOG'
+  | 'POOLS';
 
 /**
  * Settings of an account. Omitted fields stay as they are. Limits are 0 to 1,000,000. A new account needs name and tier, and
@@ -33,6 +58,10 @@ export type AccountInput = {
   weight?: InputMaybe<Scalars['Float']['input']>;
   /** 1 to 2160 (90 days). The default is 168 (7 days). Only an ADMIN may change it. It applies to drafts that complete afterwards. */
   draftsKeptHours?: InputMaybe<Scalars['Int']['input']>;
+  /** The IANA name of a time zone, such as Europe/Berlin. The default is UTC. */
+  timeZone?: InputMaybe<Scalars['String']['input']>;
+  /** Its hard budget for a month, in US dollars, as of setBudget. removeBudget removes it. */
+  monthlyBudgetUsd?: InputMaybe<Scalars['Float']['input']>;
 };
 
 /** What a change of the installation is about. */
@@ -54,6 +83,43 @@ export type Severity =
   | 'P2'
   | 'P3';
 
+/** Whose spending a budget bounds. EACH_USER bounds each user without a budget of their own for the period. */
+export type BudgetScope =
+  | 'ACCOUNT'
+  | 'USER'
+  | 'EACH_USER';
+
+/** The time after which spending begins at 0 again, in the time zone of the account. */
+export type BudgetPeriod =
+  | 'DAY'
+  | 'MONTH';
+
+/** What becomes of waiting jobs once a hard budget is spent: they wait until the next period, or until it is raised; or they are cancelled. */
+export type BudgetAtLimit =
+  | 'WAIT'
+  | 'CANCEL';
+
+/** What a hard budget does with jobs whose cost is unknown, since no pool that can run them has a price. */
+export type BudgetUnknown =
+  | 'REFUSE'
+  | 'ALLOW';
+
+/** The budget of the same account, user, period and hardness is changed. */
+export type BudgetInput = {
+  accountId: Scalars['ID']['input'];
+  /** The user of the account that it bounds. Omit it for a budget of the account. */
+  userId?: InputMaybe<Scalars['String']['input']>;
+  /** It bounds each user without a budget of their own for the period. */
+  eachUser?: Scalars['Boolean']['input'];
+  period: BudgetPeriod;
+  /** 0 to 1,000,000,000, with at most ten decimals. */
+  limitUsd: Scalars['Float']['input'];
+  /** It only notifies. */
+  soft?: Scalars['Boolean']['input'];
+  atLimit?: BudgetAtLimit;
+  unknown?: BudgetUnknown;
+};
+
 /** What a bulk operation does to each job. REDRIVE and SET_TIER (to the given tier) are for operators. SET_PRIORITY sets the given priority. */
 export type BulkAction =
   | 'CANCEL'
@@ -63,7 +129,19 @@ export type BulkAction =
   | 'SET_TIER'
   | 'SET_PRIORITY';
 
-/** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED and ENDPOINT_FAILED, which the job's owner caused or must mend. OPERATOR for all other classes. */
+/** What a report of costs has a row for each of. Days are those of UTC. An account can have reports by DAY, USER, MODEL and TYPE. */
+export type CostGroup =
+  | 'DAY'
+  | 'ACCOUNT'
+  | 'USER'
+  | 'MODEL'
+  | 'TYPE'
+  | 'POOL'
+  | 'PROVIDER'
+  | 'REGION'
+  | 'GPU_TYPE';
+
+/** Who must act: CUSTOMER for INVALID_INPUT, CONTENT_POLICY, DEPENDENCY_FAILED, BUDGET_EXCEEDED, ENDPOINT_FAILED and REJECTED, which the job's owner caused or must mend. OPERATOR for all other classes. */
 export type DeadLetterAudience =
   | 'OPERATOR'
   | 'CUSTOMER';
@@ -125,7 +203,11 @@ export type Phase =
   | 'RENDERING'
   | 'ENCODING'
   | 'UPLOADING'
-  | 'DONE';
+  | 'DONE'
+  /** A job at a hosted provider: it was accepted, it is generated, it is finished off. */
+  | 'SUBMITTED'
+  | 'GENERATING'
+  | 'POST_PROCESSING';
 
 /** Why an attempt failed. The class decides whether and when the job is retried (docs/users/jobs.md). */
 export type FailureClass =
@@ -147,7 +229,17 @@ export type FailureClass =
   | 'UNAUTHORIZED'
   | 'BUDGET_EXCEEDED'
   | 'DEPENDENCY_FAILED'
-  | 'POISON';
+  | 'POISON'
+  /** Somebody rejected the candidates of an approval. */
+  | 'REJECTED'
+  /** A hosted provider did not answer a submit, and cannot say whether it began. To submit it again may pay twice: see decideSubmit. */
+  | 'SUBMIT_UNKNOWN';
+
+export type SubmitDecision =
+  /** The job is submitted again, which may be paid twice. */
+  | 'PAY_AGAIN'
+  /** The job fails with SUBMIT_UNKNOWN. */
+  | 'GIVE_UP';
 
 export type JobEventType =
   | 'QUEUED'
@@ -168,7 +260,9 @@ export type JobEventType =
   | 'FAILED'
   | 'CANCELLED'
   | 'DEAD_LETTERED'
-  | 'REDRIVEN';
+  | 'REDRIVEN'
+  | 'APPROVAL_REQUESTED'
+  | 'MODEL_CHANGED';
 
 export type SubmitJobInput = {
   /** The kind of work. The default is the model's, the only one that it does. */
@@ -212,6 +306,17 @@ export type SubmitJobInput = {
    * FAILED with that class. A lease counts as a start. retryJob starts it again. INVALID_INPUT with maxAttempts above 1 or with retry.
    */
   atMostOnce?: InputMaybe<Scalars['Boolean']['input']>;
+  /**
+   * Accepts the result of an equal job: if a COMPLETED job of the account has the same model in the same version, prompt, params,
+   * seed and inputs, and its files still exist, the job is COMPLETED with that result as soon as it would be queued (reusedFrom). A
+   * request without a seed to a model that takes one equals none. INVALID_INPUT with atMostOnce and with draft.
+   */
+  reuse?: InputMaybe<Scalars['Boolean']['input']>;
+  /**
+   * Up to 5 models that may render the job instead, in order: see docs/users/fallback.md. Each must accept prompt and params as they
+   * are. Null means the model's own list, [] none. INVALID_INPUT with atMostOnce and with draft.
+   */
+  fallback?: InputMaybe<Array<Scalars['String']['input']>>;
   /**
    * After this number of losses of spot workers, a run continues on on-demand capacity only: 0 to 1000. With 0 it never runs on
    * spot capacity. Null means no limit.
@@ -267,9 +372,12 @@ export type RetryPolicyInput = {
 };
 
 export type WaitingCode =
+  /** A budget of the account or the user is spent. */
+  | 'BUDGET'
   | 'NOT_BEFORE'
   | 'DEPENDENCY'
   | 'INPUT'
+  | 'APPROVAL'
   | 'HALTED'
   | 'QUEUE_PAUSED'
   | 'NO_POOL'
@@ -279,7 +387,13 @@ export type WaitingCode =
   | 'CAPACITY_EXHAUSTED'
   | 'PRICE'
   | 'ACCOUNT_RUNNING_CAP'
-  | 'QUEUE_AHEAD';
+  | 'QUEUE_AHEAD'
+  /** A hosted provider did not answer its submit: an operator decides. */
+  | 'SUBMIT_UNKNOWN'
+  /** All slots of the accounts at the hosted provider are taken. */
+  | 'PROVIDER_SLOT'
+  /** The hosted provider fails, refuses the key, or asked to wait. */
+  | 'PROVIDER_AWAY';
 
 /** AVAILABLE: a registered worker can run it. NO_WORKER: none can, though a pool names it or jobs wait for it. NOT_SERVED: none can, and nothing asks for it. */
 export type ModelState =
@@ -420,21 +534,109 @@ export type PoolState =
   /** The price is above maxPricePerHourUsd. */
   | 'TOO_DEAR';
 
+export type EngineState =
+  | 'READY'
+  /** It renders a job. */
+  | 'BUSY'
+  /** It still computes what Reelay cancelled or did not start. No job is sent to it. */
+  | 'DRAINING'
+  | 'UNREACHABLE'
+  /** It answers, but not as its kind does. */
+  | 'FAILED'
+  /** No agent has reported it for a minute. */
+  | 'UNKNOWN'
+  /** An operator took it out of service, and its worker has left. */
+  | 'HELD';
+
+export type ProviderState =
+  | 'READY'
+  /** All slots are taken. */
+  | 'FULL'
+  /** The provider asked to wait. */
+  | 'PAUSED'
+  /** Calls failed, or the provider refused the key: no call is made for a while. */
+  | 'OPEN'
+  /** One call at a time tries whether the provider works again. */
+  | 'TRYING';
+
+export type UnknownSubmit =
+  /** The job waits for an operator's decision (decideSubmit), and is given up after a time. */
+  | 'WAIT'
+  | 'GIVE_UP'
+  /** The job is submitted again, which may be paid twice. */
+  | 'PAY_AGAIN';
+
+/** An agent asks whether it may call the provider of a pool. */
+export type EnterProviderInput = {
+  pool: Scalars['String']['input'];
+  use: ProviderUse;
+};
+
+/** What a call is for. SUBMIT is also for cancels: both go before polls. */
+export type ProviderUse =
+  | 'SUBMIT'
+  | 'POLL';
+
+/** An agent says how a call ended. means is empty for a success, and otherwise a meaning of docs/users/provider-errors.md. */
+export type TellProviderInput = {
+  pool: Scalars['String']['input'];
+  means?: Scalars['String']['input'];
+  /** 0 if there was no answer. */
+  status?: Scalars['Int']['input'];
+  code?: Scalars['String']['input'];
+  text?: Scalars['String']['input'];
+  known?: Scalars['Boolean']['input'];
+  /** What Retry-After says. 0 to 3,600. */
+  retryAfterSeconds?: Scalars['Float']['input'];
+};
+
+/** What an agent says of the engines of a pool. */
+export type SyncEnginesInput = {
+  /** The name of the pool. */
+  pool: Scalars['String']['input'];
+  /** At most 100. Without reports, the call only asks. Reports of engines that the pool does not list are ignored. */
+  reports?: Array<EngineReport>;
+};
+
+export type EngineReport = {
+  url: Scalars['String']['input'];
+  /** READY, BUSY, DRAINING, UNREACHABLE or FAILED. */
+  state: EngineState;
+  reason?: Scalars['String']['input'];
+  version?: Scalars['String']['input'];
+  gpuName?: Scalars['String']['input'];
+  gpuMemoryBytes?: InputMaybe<Scalars['Int64']['input']>;
+  gpuMemoryFreeBytes?: InputMaybe<Scalars['Int64']['input']>;
+  /** At most 100. */
+  lacks?: Array<EngineLackInput>;
+};
+
+export type EngineLackInput = {
+  model: Scalars['String']['input'];
+  missing: Scalars['String']['input'];
+};
+
 /** What an operator writes of a pool. */
 export type PoolInput = {
   /** 1 to 40 lower-case letters, digits and hyphens. It cannot change. */
   name: Scalars['String']['input'];
-  /** The provider that creates the machines: local, static, command or gce. It can change while the pool has no workers. */
+  /** The provider that creates the machines: local, static, command or gce; engines for a pool of engines. It can change while the pool has no workers. */
   provider: Scalars['String']['input'];
-  region: Scalars['String']['input'];
+  /** Required, except for a pool of engines: local. */
+  region?: Scalars['String']['input'];
   /** Where in the region, the most wanted first. Empty lets the provider choose. */
   zones?: InputMaybe<Array<Scalars['String']['input']>>;
-  gpuType: Scalars['String']['input'];
+  /** Required, except for a pool of engines: engine. */
+  gpuType?: Scalars['String']['input'];
   /** The provider's name of the machine. */
   machineType?: InputMaybe<Scalars['String']['input']>;
-  /** SPOT if the provider can take the machines away. */
-  capacityClass?: CapacityClass;
-  models: Array<Scalars['String']['input']>;
+  /** SPOT if the provider can take the machines away. Without it: SPOT, or ON_DEMAND for a pool of engines. */
+  capacityClass?: InputMaybe<CapacityClass>;
+  /** Required, except for a pool of engines: all models of the catalogue whose runtime is the kind, also those to come. */
+  models?: Array<Scalars['String']['input']>;
+  /** The kind of a pool of engines, and their addresses, such as http://gpu-1:8188: 1 to 100, each in one pool. */
+  engineKind?: InputMaybe<Scalars['EngineKind']['input']>;
+  engines?: InputMaybe<Array<Scalars['String']['input']>>;
   /** The lanes that the pool serves; empty means all. A promoted job counts in its new lane. */
   tiers?: InputMaybe<Array<Tier>>;
   /** The ids of the accounts that the pool is dedicated to; empty means all. */
@@ -446,7 +648,7 @@ export type PoolInput = {
   /** How many GPUs a worker has. 1 to 64. */
   gpusPerWorker?: Scalars['Int']['input'];
   minWorkers?: Scalars['Int']['input'];
-  /** 0 to 10,000. */
+  /** 0 to 10,000. A pool of engines has as many workers as engines: 0, or that number. */
   maxWorkers: Scalars['Int']['input'];
   /** How many idle workers to keep beyond what the waiting jobs need. */
   warmWorkers?: Scalars['Int']['input'];
@@ -482,12 +684,35 @@ export type PoolChangeKind =
   | 'CHANGED'
   | 'UNCHANGED';
 
+export type ImportProviderPricesInput = {
+  /** The text of a file of prices, in YAML or JSON (docs/operators/costs.md). At most 256 KiB. */
+  source: Scalars['String']['input'];
+  /** The file's name, for messages. */
+  file?: InputMaybe<Scalars['String']['input']>;
+  /** Changes nothing, and returns what would be added. */
+  dryRun?: InputMaybe<Scalars['Boolean']['input']>;
+};
+
 /** Why queued jobs do not start: all leases are halted, their queue is paused, nothing can run them, or no worker that can is ready. */
 export type DrainObstacle =
   | 'HALTED'
   | 'PAUSED'
   | 'NO_CAPACITY'
   | 'NO_WORKER';
+
+/** FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete. */
+export type KeptKind =
+  | 'JOBS'
+  | 'EVENTS'
+  | 'DEAD_LETTERS'
+  | 'FILES'
+  | 'DELETIONS'
+  | 'WORKERS'
+  | 'MACHINES'
+  | 'WEBHOOKS'
+  | 'PRICES'
+  | 'LEDGER'
+  | 'AUDIT';
 
 /** What happens to slots that passed while no process could fire them: none fires, the last one fires, or each does. */
 export type CatchUp =
@@ -634,6 +859,9 @@ export type MachineFilter = {
   states?: InputMaybe<Array<MachineState>>;
   /** The provider's name of a machine. */
   instanceId?: InputMaybe<Scalars['String']['input']>;
+  /** Only machines that were paid for in this time: paidSeconds and costUsd are then those within it. */
+  paidFrom?: InputMaybe<Scalars['Time']['input']>;
+  paidUntil?: InputMaybe<Scalars['Time']['input']>;
 };
 
 export type RegisterWorkerInput = {
@@ -649,7 +877,7 @@ export type RegisterWorkerInput = {
   gpuType: Scalars['String']['input'];
   gpuMemoryBytes?: InputMaybe<Scalars['Int64']['input']>;
   capacityClass?: CapacityClass;
-  /** The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels. */
+  /** The models that this worker can run, and those that it has loaded now. Models that do not exist are no error: see Worker.refusedModels. For the provider engines, models, region, gpuType and capacityClass are the pool's. */
   models: Array<Scalars['String']['input']>;
   warmModels?: InputMaybe<Array<Scalars['String']['input']>>;
   agentVersion: Scalars['String']['input'];
@@ -801,10 +1029,15 @@ export type WorkflowJobInput = {
   after?: InputMaybe<Array<Scalars['String']['input']>>;
   /**
    * The job. It cannot have an idempotencyKey. Its params can name results of other nodes, where they take files:
-   * {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}. Its prompt and its params can have values of
+   * {{key.video}}, {{key.lastFrame}}, {{key.firstFrame}}, {{key.thumbnail}}, and {{key.draft}} for an approval. Its prompt and its params can have values of
    * their output: {{key.output.path}}.
    */
   job: SubmitJobInput;
+  /**
+   * The key of an approval whose candidates are drafts. The node continues the one that is picked: job has the drafts'
+   * model, and neither a prompt nor params.
+   */
+  continues?: InputMaybe<Scalars['String']['input']>;
   onParentFailure?: InputMaybe<FailurePolicy>;
 };
 
@@ -823,11 +1056,15 @@ export type SubmitWorkflowInput = {
   reuse?: InputMaybe<Scalars['ID']['input']>;
 };
 
+export type ApprovalDecision =
+  | 'APPROVED'
+  | 'REJECTED';
+
 export type ArtifactFragment = { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null };
 
 export type ProgressFragment = { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null };
 
-export type JobFragment = { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null };
+export type JobFragment = { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null };
 
 export type JobEventFragment = { seq: number, run: number, jobId: string, attemptId: string | null, type: JobEventType, payload: unknown, createdAt: string };
 
@@ -846,7 +1083,7 @@ export type JobQueryVariables = Exact<{
 }>;
 
 
-export type JobQuery = { job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null };
+export type JobQuery = { job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null };
 
 export type JobsQueryVariables = Exact<{
   filter?: InputMaybe<JobFilter>;
@@ -855,7 +1092,7 @@ export type JobsQueryVariables = Exact<{
 }>;
 
 
-export type JobsQuery = { jobs: { totalCount: number, edges: Array<{ cursor: string, node: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } }>, pageInfo: { hasNextPage: boolean, endCursor: string | null } } };
+export type JobsQuery = { jobs: { totalCount: number, edges: Array<{ cursor: string, node: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } }>, pageInfo: { hasNextPage: boolean, endCursor: string | null } } };
 
 export type JobHistoryQueryVariables = Exact<{
   id: Scalars['ID']['input'];
@@ -885,7 +1122,7 @@ export type EstimateQueryVariables = Exact<{
 }>;
 
 
-export type EstimateQuery = { estimate: { waitSeconds: number | null, waitSecondsP90: number | null, renderSeconds: number | null, position: number } };
+export type EstimateQuery = { estimate: { waitSeconds: number | null, waitSecondsP90: number | null, renderSeconds: number | null, position: number, reusedFrom: string | null } };
 
 export type JobArtifactsQueryVariables = Exact<{
   id: Scalars['ID']['input'];
@@ -900,14 +1137,14 @@ export type SubmitJobMutationVariables = Exact<{
 }>;
 
 
-export type SubmitJobMutation = { submitJob: { deduplicated: boolean, estimatedWaitSeconds: number | null, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null }, deadline: { finishBy: string, feasible: boolean | null, earliestFinish: string | null } | null } };
+export type SubmitJobMutation = { submitJob: { deduplicated: boolean, estimatedWaitSeconds: number | null, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null }, deadline: { finishBy: string, feasible: boolean | null, earliestFinish: string | null } | null } };
 
 export type SubmitJobsMutationVariables = Exact<{
   inputs: Array<SubmitJobInput> | SubmitJobInput;
 }>;
 
 
-export type SubmitJobsMutation = { submitJobs: { accepted: number, rejected: number, results: Array<{ deduplicated: boolean, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null, error: { code: string, message: string, field: Array<string> | null } | null }> } };
+export type SubmitJobsMutation = { submitJobs: { accepted: number, rejected: number, results: Array<{ deduplicated: boolean, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null, error: { code: string, message: string, field: Array<string> | null } | null }> } };
 
 export type SubmitTakesMutationVariables = Exact<{
   input: SubmitJobInput;
@@ -916,21 +1153,21 @@ export type SubmitTakesMutationVariables = Exact<{
 }>;
 
 
-export type SubmitTakesMutation = { submitTakes: { accepted: number, rejected: number, results: Array<{ deduplicated: boolean, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null, error: { code: string, message: string, field: Array<string> | null } | null }> } };
+export type SubmitTakesMutation = { submitTakes: { accepted: number, rejected: number, results: Array<{ deduplicated: boolean, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } | null, error: { code: string, message: string, field: Array<string> | null } | null }> } };
 
 export type ContinueJobMutationVariables = Exact<{
   id: Scalars['ID']['input'];
 }>;
 
 
-export type ContinueJobMutation = { continueJob: { deduplicated: boolean, estimatedWaitSeconds: number | null, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } } };
+export type ContinueJobMutation = { continueJob: { deduplicated: boolean, estimatedWaitSeconds: number | null, job: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } } };
 
 export type TakesQueryVariables = Exact<{
   id: Scalars['ID']['input'];
 }>;
 
 
-export type TakesQuery = { takes: Array<{ id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null }> };
+export type TakesQuery = { takes: Array<{ id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null }> };
 
 export type RequestInputUploadMutationVariables = Exact<{
   contentType: Scalars['String']['input'];
@@ -946,7 +1183,7 @@ export type CancelJobMutationVariables = Exact<{
 }>;
 
 
-export type CancelJobMutation = { cancelJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
+export type CancelJobMutation = { cancelJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
 
 export type RetryJobMutationVariables = Exact<{
   id: Scalars['ID']['input'];
@@ -954,14 +1191,14 @@ export type RetryJobMutationVariables = Exact<{
 }>;
 
 
-export type RetryJobMutation = { retryJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
+export type RetryJobMutation = { retryJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
 
 export type DeleteJobMutationVariables = Exact<{
   id: Scalars['ID']['input'];
 }>;
 
 
-export type DeleteJobMutation = { deleteJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
+export type DeleteJobMutation = { deleteJob: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
 
 export type JobProgressSubscriptionVariables = Exact<{
   jobId: Scalars['ID']['input'];
@@ -969,7 +1206,7 @@ export type JobProgressSubscriptionVariables = Exact<{
 }>;
 
 
-export type JobProgressSubscription = { jobProgress: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
+export type JobProgressSubscription = { jobProgress: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
 
 export type JobEventsSubscriptionVariables = Exact<{
   jobId: Scalars['ID']['input'];
@@ -984,7 +1221,7 @@ export type JobChangesSubscriptionVariables = Exact<{
 }>;
 
 
-export type JobChangesSubscription = { jobChanges: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
+export type JobChangesSubscription = { jobChanges: { id: string, type: string, model: string, status: JobStatus, tier: Tier, lane: Tier, run: number, priority: number, params: unknown, metadata: unknown | null, userId: string | null, attemptNo: number, maxAttempts: number, atMostOnce: boolean, maxPreemptions: number | null, preemptions: number, finishBy: string | null, late: boolean, maxPricePerHour: number | null, onDemandOnly: boolean, idempotencyKey: string | null, output: unknown | null, failureClass: FailureClass | null, failureReason: string | null, runAt: string | null, expiresAt: string | null, waitedSeconds: number | null, ranSeconds: number | null, createdAt: string, startedAt: string | null, completedAt: string | null, deletedAt: string | null, reusedFrom: string | null, progress: { percent: number, phase: Phase, message: string | null, step: number | null, totalSteps: number | null, frame: number | null, totalFrames: number | null, etaSeconds: number | null, updatedAt: string | null }, result: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, cancellation: { by: string, reason: string | null, requestedAt: string, deliveredAt: string | null, stoppedAt: string | null } | null, draft: { steps: number, keptUntil: string | null, takes: string | null, preview: { id: string, type: ArtifactType, sizeBytes: number | string, checksum: string, contentType: string, url: string, metadata: unknown | null, createdAt: string, expiresAt: string | null } | null, continuedBy: { id: string, status: JobStatus } | null } | null, continues: { id: string } | null } };
 
 export type WebhookEndpointFragment = { id: string, url: string, format: WebhookFormat, events: Array<string>, disabled: boolean, disabledAt: string | null, disabledReason: string | null, createdAt: string };
 
@@ -1065,25 +1302,25 @@ export type RedeliverWebhookMutation = { redeliverWebhook: { id: string, jobId: 
 export const operations = {
   viewer: "query viewer {\n  viewer {\n    role\n    account {\n      id\n      name\n      tier\n      maxQueued\n      maxRunning\n      submitsPerMinute\n    }\n  }\n}",
   models: "query models {\n  models {\n    name\n    version\n    type\n    description\n    paramsSchema\n    gpuTypes\n    produces\n    available\n  }\n}",
-  job: "query job($id: ID!) {\n  job(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  jobs: "query jobs($filter: JobFilter, $first: Int, $after: String) {\n  jobs(filter: $filter, first: $first, after: $after) {\n    edges {\n      cursor\n      node {\n        ...Job\n      }\n    }\n    pageInfo {\n      hasNextPage\n      endCursor\n    }\n    totalCount\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  job: "query job($id: ID!) {\n  job(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  jobs: "query jobs($filter: JobFilter, $first: Int, $after: String) {\n  jobs(filter: $filter, first: $first, after: $after) {\n    edges {\n      cursor\n      node {\n        ...Job\n      }\n    }\n    pageInfo {\n      hasNextPage\n      endCursor\n    }\n    totalCount\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   jobHistory: "query jobHistory($id: ID!, $first: Int, $after: String) {\n  job(id: $id) {\n    events(first: $first, after: $after) {\n      edges {\n        node {\n          ...JobEvent\n        }\n      }\n      pageInfo {\n        hasNextPage\n        endCursor\n      }\n    }\n  }\n}\n\nfragment JobEvent on JobEvent {\n  seq\n  run\n  jobId\n  attemptId\n  type\n  payload\n  createdAt\n}",
   jobAttempts: "query jobAttempts($id: ID!) {\n  job(id: $id) {\n    attempts {\n      id\n      attemptNo\n      status\n      worker {\n        id\n        region\n        gpuType\n      }\n      leaseExpiresAt\n      lastHeartbeatAt\n      resumedFromStep\n      failureClass\n      failureReason\n      errorDetail\n      log {\n        ...Artifact\n      }\n      gpuSeconds\n      wastedGpuSeconds\n      startedAt\n      endedAt\n    }\n  }\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   jobWait: "query jobWait($id: ID!) {\n  job(id: $id) {\n    waitingFor {\n      code\n      message\n      until\n    }\n    estimatedWaitSeconds\n    estimatedCompletionAt\n    deadline {\n      finishBy\n      feasible\n      earliestFinish\n    }\n  }\n}",
-  estimate: "query estimate($input: SubmitJobInput!) {\n  estimate(input: $input) {\n    waitSeconds\n    waitSecondsP90\n    renderSeconds\n    position\n  }\n}",
+  estimate: "query estimate($input: SubmitJobInput!) {\n  estimate(input: $input) {\n    waitSeconds\n    waitSecondsP90\n    renderSeconds\n    position\n    reusedFrom\n  }\n}",
   jobArtifacts: "query jobArtifacts($id: ID!, $type: ArtifactType) {\n  job(id: $id) {\n    artifacts(type: $type) {\n      ...Artifact\n    }\n  }\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  submitJob: "mutation submitJob($input: SubmitJobInput!) {\n  submitJob(input: $input) {\n    job {\n      ...Job\n    }\n    deduplicated\n    estimatedWaitSeconds\n    deadline {\n      finishBy\n      feasible\n      earliestFinish\n    }\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  submitJobs: "mutation submitJobs($inputs: [SubmitJobInput!]!) {\n  submitJobs(inputs: $inputs) {\n    results {\n      job {\n        ...Job\n      }\n      deduplicated\n      error {\n        code\n        message\n        field\n      }\n    }\n    accepted\n    rejected\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  submitTakes: "mutation submitTakes($input: SubmitJobInput!, $count: Int, $seeds: [Int64!]) {\n  submitTakes(input: $input, count: $count, seeds: $seeds) {\n    results {\n      job {\n        ...Job\n      }\n      deduplicated\n      error {\n        code\n        message\n        field\n      }\n    }\n    accepted\n    rejected\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  continueJob: "mutation continueJob($id: ID!) {\n  continueJob(id: $id) {\n    job {\n      ...Job\n    }\n    deduplicated\n    estimatedWaitSeconds\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  takes: "query takes($id: ID!) {\n  takes(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  submitJob: "mutation submitJob($input: SubmitJobInput!) {\n  submitJob(input: $input) {\n    job {\n      ...Job\n    }\n    deduplicated\n    estimatedWaitSeconds\n    deadline {\n      finishBy\n      feasible\n      earliestFinish\n    }\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  submitJobs: "mutation submitJobs($inputs: [SubmitJobInput!]!) {\n  submitJobs(inputs: $inputs) {\n    results {\n      job {\n        ...Job\n      }\n      deduplicated\n      error {\n        code\n        message\n        field\n      }\n    }\n    accepted\n    rejected\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  submitTakes: "mutation submitTakes($input: SubmitJobInput!, $count: Int, $seeds: [Int64!]) {\n  submitTakes(input: $input, count: $count, seeds: $seeds) {\n    results {\n      job {\n        ...Job\n      }\n      deduplicated\n      error {\n        code\n        message\n        field\n      }\n    }\n    accepted\n    rejected\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  continueJob: "mutation continueJob($id: ID!) {\n  continueJob(id: $id) {\n    job {\n      ...Job\n    }\n    deduplicated\n    estimatedWaitSeconds\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  takes: "query takes($id: ID!) {\n  takes(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   requestInputUpload: "mutation requestInputUpload($contentType: String!, $sizeBytes: Int64!, $checksum: String!) {\n  requestInputUpload(\n    contentType: $contentType\n    sizeBytes: $sizeBytes\n    checksum: $checksum\n  ) {\n    artifactId\n    target {\n      url\n      method\n      headers\n    }\n  }\n}",
-  cancelJob: "mutation cancelJob($id: ID!) {\n  cancelJob(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  retryJob: "mutation retryJob($id: ID!, $fromScratch: Boolean) {\n  retryJob(id: $id, fromScratch: $fromScratch) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  deleteJob: "mutation deleteJob($id: ID!) {\n  deleteJob(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
-  jobProgress: "subscription jobProgress($jobId: ID!, $intervalMs: Int) {\n  jobProgress(jobId: $jobId, intervalMs: $intervalMs) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  cancelJob: "mutation cancelJob($id: ID!) {\n  cancelJob(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  retryJob: "mutation retryJob($id: ID!, $fromScratch: Boolean) {\n  retryJob(id: $id, fromScratch: $fromScratch) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  deleteJob: "mutation deleteJob($id: ID!) {\n  deleteJob(id: $id) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  jobProgress: "subscription jobProgress($jobId: ID!, $intervalMs: Int) {\n  jobProgress(jobId: $jobId, intervalMs: $intervalMs) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   jobEvents: "subscription jobEvents($jobId: ID!, $afterSeq: Int) {\n  jobEvents(jobId: $jobId, afterSeq: $afterSeq) {\n    ...JobEvent\n  }\n}\n\nfragment JobEvent on JobEvent {\n  seq\n  run\n  jobId\n  attemptId\n  type\n  payload\n  createdAt\n}",
-  jobChanges: "subscription jobChanges($filter: JobFilter) {\n  jobChanges(filter: $filter) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
+  jobChanges: "subscription jobChanges($filter: JobFilter) {\n  jobChanges(filter: $filter) {\n    ...Job\n  }\n}\n\nfragment Job on Job {\n  id\n  type\n  model\n  status\n  tier\n  lane\n  run\n  priority\n  params\n  metadata\n  userId\n  attemptNo\n  maxAttempts\n  atMostOnce\n  maxPreemptions\n  preemptions\n  finishBy\n  late\n  maxPricePerHour\n  onDemandOnly\n  idempotencyKey\n  progress {\n    ...Progress\n  }\n  result {\n    ...Artifact\n  }\n  output\n  cancellation {\n    by\n    reason\n    requestedAt\n    deliveredAt\n    stoppedAt\n  }\n  failureClass\n  failureReason\n  runAt\n  expiresAt\n  waitedSeconds\n  ranSeconds\n  createdAt\n  startedAt\n  completedAt\n  deletedAt\n  draft {\n    steps\n    keptUntil\n    preview {\n      ...Artifact\n    }\n    continuedBy {\n      id\n      status\n    }\n    takes\n  }\n  continues {\n    id\n  }\n  reusedFrom\n}\n\nfragment Progress on Progress {\n  percent\n  phase\n  message\n  step\n  totalSteps\n  frame\n  totalFrames\n  etaSeconds\n  updatedAt\n}\n\nfragment Artifact on Artifact {\n  id\n  type\n  sizeBytes\n  checksum\n  contentType\n  url\n  metadata\n  createdAt\n  expiresAt\n}",
   webhookEndpoints: "query webhookEndpoints {\n  webhookEndpoints {\n    ...WebhookEndpoint\n  }\n}\n\nfragment WebhookEndpoint on WebhookEndpoint {\n  id\n  url\n  format\n  events\n  disabled\n  disabledAt\n  disabledReason\n  createdAt\n}",
   webhookDeliveries: "query webhookDeliveries($jobId: ID, $endpointId: ID, $failedOnly: Boolean, $first: Int, $after: String) {\n  webhookDeliveries(\n    jobId: $jobId\n    endpointId: $endpointId\n    failedOnly: $failedOnly\n    first: $first\n    after: $after\n  ) {\n    edges {\n      node {\n        ...WebhookDelivery\n      }\n    }\n    pageInfo {\n      hasNextPage\n      endCursor\n    }\n  }\n}\n\nfragment WebhookDelivery on WebhookDelivery {\n  id\n  jobId\n  run\n  eventId\n  event\n  url\n  attempts\n  delivered\n  lastStatusCode\n  lastError\n  nextAttemptAt\n  createdAt\n  deliveredAt\n  tries {\n    at\n    statusCode\n    error\n    durationMs\n  }\n}",
   createWebhookEndpoint: "mutation createWebhookEndpoint($url: String!, $events: [String!], $format: WebhookFormat!) {\n  createWebhookEndpoint(url: $url, events: $events, format: $format) {\n    endpoint {\n      ...WebhookEndpoint\n    }\n    secret\n  }\n}\n\nfragment WebhookEndpoint on WebhookEndpoint {\n  id\n  url\n  format\n  events\n  disabled\n  disabledAt\n  disabledReason\n  createdAt\n}",

@@ -17,6 +17,9 @@ if [ "$1" = configure ]; then
 		fi
 	done
 	install -d -o reelay -g reelay -m 0750 /var/lib/reelay
+	if [ "$DPKG_MAINTSCRIPT_PACKAGE" = reelay ]; then
+		install -d -o reelay -g reelay -m 0700 /var/backups/reelay
+	fi
 	if [ -d /run/systemd/system ]; then
 		systemctl daemon-reload
 	fi

@@ -37,21 +37,28 @@ BEYOND_SCHEMAS = [
     (r"job_type|jobs\..*\.job_type", r"No model has jobs of this type|The type of the model"),
     (r"(jobs\..*\.)?payload.*|params.*|duration_sec|resolution|aspect_ratio|fps|seed|style|reference_image_url",
      r"Unknown parameter|is required|is not valid|has no parameter|prompt|are the same parameter|This model|URL|names? (an|another)|holds? |number|takes (a|no)|must be|\{\{"),
+    (r"provider", r"No model here is of this provider"),
+    (r"model", r"makes no video|has several models|is of the provider"),
+    (r"durationSeconds|resolution|aspectRatio|seed|negativePrompt|imageUrl", r"The model|leave out one|URL|names? (an|another)"),
     (r"jobs.*|output|workflow\..*", r"\{\{|node|workflow"),
     (r"prompt", r"prompt"),
     # A draft ends before the last step of the model, and only of a model with steps.
     (r"(jobs\..*\.)?draft.*", r".*"),
     # URLs must lead to public hosts, by other rules than their syntax.
-    (r".*callback_url", r"URL"),
+    (r".*callback_url|webhookUrl", r"URL"),
     # Times are compared with now, and with each other.
     (r".*(execute_at|expires_at|finish_by|start_at|end_at|since|until)", r"ahead|past|after|within|must be a time"),
+    # The days of a report are in order, not in the future, and not too many.
+    (r"from|to", r"must be after from|covers at most|must be a day"),
+    (r"month", r"has not begun|must be a month"),
     # Fields that exclude or require each other.
     (r".*require_region", r"demands a region"),
     (r".*(retry_policy|max_retries|at_most_once|retry).*", r"at_?[mM]ost_?[oO]nce"),
+    (r".*reuse", r"leave out reuse"),
     (r"cron_expression|every_seconds", r"Give either|not valid|never|fires"),
     (r"timezone", r"IANA"),
     (r"payload|job_type|model|priority|callback_url|workflow.*", r"With workflow, leave out|Give either|cannot have"),
-    (r"idempotency_key", r"differ"),
+    (r"idempotency_key|idempotencyKey", r"differ"),
     (r".*idempotency_?[kK]ey", r"give one to the whole workflow|cannot have"),
     # Metadata is bounded as a whole, in bytes, and in depth.
     (r"metadata.*", r".*"),

@@ -23,6 +23,11 @@ type Command struct {
 	// Models, and those that the agent is told to serve and whose entry in the catalogue names it.
 	BuiltIn bool
 	Models  []string
+	// Any marks a built-in runtime that runs every model whose entry names it, also models that come
+	// later.
+	Any bool
+	// Env are variables beside the agent's own, such as NAME=VALUE. Those of Reelay are not passed on otherwise.
+	Env []string
 }
 
 // Process is a running runtime; [runtime.Process] is the only one outside tests.
@@ -32,7 +37,8 @@ type Process interface {
 	Load(model runtime.Model) error
 	Start(runtime.Start) error
 	Checkpoint() error
-	Cancel() error
+	Cancel(keep bool) error
+	Stored() error
 	Messages() <-chan runtime.Message
 	Wait() error
 	Tail() string
@@ -148,7 +154,7 @@ func (h *Host) start(ctx context.Context, command Command) ([]string, error) {
 // understands the settings of no other runtime's models.
 func (h *Host) CommandFor(model, wanted string) (Command, bool) {
 	for _, command := range h.commands {
-		if command.Name == wanted && h.offersOf[wanted](model) {
+		if command.Name == wanted && (command.Any || h.offersOf[wanted](model)) {
 			return command, true
 		}
 	}
@@ -299,12 +305,12 @@ func (h *Host) Tail() string {
 }
 
 // Halt asks the running process to stop its job, and kills it if it has not stopped
-// within grace.
-func (h *Host) Halt(grace time.Duration) {
+// within grace. If keep is set, work that the job's handle names goes on: another worker adopts it.
+func (h *Host) Halt(grace time.Duration, keep bool) {
 	if h.running == nil {
 		return
 	}
-	if err := h.running.Cancel(); err != nil {
+	if err := h.running.Cancel(keep); err != nil {
 		h.Kill()
 		return
 	}

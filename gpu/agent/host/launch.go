@@ -31,7 +31,7 @@ func environment(all, devices []string) []string {
 // LaunchOn returns the launcher of a worker that has these GPUs, or all if devices is nil.
 func LaunchOn(devices []string) Launcher {
 	return func(ctx context.Context, c Command) (Process, error) {
-		p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: environment(os.Environ(), devices)})
+		p, err := runtime.Launch(ctx, runtime.Config{Command: c.Command, Env: append(environment(os.Environ(), devices), c.Env...)})
 		if err != nil {
 			return nil, err
 		}

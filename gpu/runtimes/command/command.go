@@ -33,7 +33,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 type model struct{}
 
 // Load does nothing: a program loads what it needs when it starts.
-func (model) Load(context.Context, string) error { return nil }
+func (model) Load(context.Context, runtime.Model) error { return nil }
 
 // Render runs the program and collects the files that it wrote.
 func (model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {

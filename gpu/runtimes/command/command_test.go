@@ -195,7 +195,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, p.Checkpoint())
 
 		require.Equal(t, &runtime.Checkpoint{}, next(t, p))
-		require.NoError(t, p.Cancel())
+		require.NoError(t, p.Cancel(false))
 		require.IsType(t, &runtime.Cancelled{}, next(t, p))
 	})
 }
@@ -242,7 +242,7 @@ func TestStop(t *testing.T) {
 			require.NoError(t, p.Start(start))
 			started := pids(t, filepath.Join(start.Workdir, "pids"), 2)
 			if strings.Contains(text, "wait") {
-				require.NoError(t, p.Cancel())
+				require.NoError(t, p.Cancel(false))
 			}
 			for {
 				if _, progress := next(t, p).(*runtime.Progress); !progress {

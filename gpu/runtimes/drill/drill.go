@@ -36,9 +36,9 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 type model struct{}
 
 // Load only checks the model's name.
-func (model) Load(_ context.Context, name string) error {
-	if name != Name {
-		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, name)
+func (model) Load(_ context.Context, asked runtime.Model) error {
+	if asked.Name != Name {
+		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, asked.Name)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func (model) Load(_ context.Context, name string) error {
 // Render resumes from the newest checkpoint that it can restore, takes the
 // remaining steps, and writes the video.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
-	if err := m.Load(ctx, job.Model); err != nil {
+	if err := m.Load(ctx, runtime.Model{Name: job.Model}); err != nil {
 		return runtime.Result{}, err
 	}
 	params, err := parseParams(job.Params)

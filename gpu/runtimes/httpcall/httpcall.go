@@ -46,7 +46,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, policy outbound.Polic
 type caller struct{ policy outbound.Policy }
 
 // Load does nothing: there is no model.
-func (caller) Load(context.Context, string) error { return nil }
+func (caller) Load(context.Context, runtime.Model) error { return nil }
 
 // output is the result of a call.
 type output struct {

@@ -280,7 +280,7 @@ func TestCall(t *testing.T) {
 
 		require.NoError(t, p.Checkpoint())
 		require.Equal(t, &runtime.Checkpoint{}, next(t, p))
-		require.NoError(t, p.Cancel())
+		require.NoError(t, p.Cancel(false))
 
 		require.IsType(t, &runtime.Cancelled{}, next(t, p))
 	})

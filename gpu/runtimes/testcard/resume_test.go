@@ -138,7 +138,7 @@ func TestResume(t *testing.T) {
 
 			one[*runtime.CheckpointRejected](t, until(t, p, step(1)))
 
-			require.NoError(t, p.Cancel())
+			require.NoError(t, p.Cancel(false))
 			until(t, p, isEnd)
 		}
 	})
@@ -153,13 +153,13 @@ func TestCheckpoint(t *testing.T) {
 		p := launch(t, withFFmpeg(t, endless))
 		require.NoError(t, p.Start(newJob(t, "A calm sea", `{"pace":600}`)))
 		require.Empty(t, checkpoint(t, p).Path, "nothing is rendered yet")
-		require.NoError(t, p.Cancel())
+		require.NoError(t, p.Cancel(false))
 		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
 
 		require.NoError(t, p.Start(newJob(t, "A calm sea", fast)))
 		until(t, p, encoding)
 		require.FileExists(t, checkpoint(t, p).Path, "it must be answered while the encoder hangs")
-		require.NoError(t, p.Cancel())
+		require.NoError(t, p.Cancel(false))
 		require.IsType(t, &runtime.Cancelled{}, last(until(t, p, isEnd)))
 	})
 

@@ -23,9 +23,9 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 type model struct{}
 
 // Load only looks for ffmpeg, so that a missing one is reported before a render.
-func (model) Load(_ context.Context, name string) error {
-	if name != Name {
-		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, name)
+func (model) Load(_ context.Context, asked runtime.Model) error {
+	if asked.Name != Name {
+		return runtime.Failf(runtime.InvalidInput, "This runtime only has the model %q, not %q.", Name, asked.Name)
 	}
 	_, err := findFFmpeg()
 	return err
@@ -33,7 +33,7 @@ func (model) Load(_ context.Context, name string) error {
 
 // Render makes the video, its stills, and the output, which describes the video.
 func (m model) Render(ctx context.Context, job *runtime.Job) (runtime.Result, error) {
-	if err := m.Load(ctx, job.Model); err != nil {
+	if err := m.Load(ctx, runtime.Model{Name: job.Model}); err != nil {
 		return runtime.Result{}, err
 	}
 	video, err := parseVideo(job.Prompt, job.Params)

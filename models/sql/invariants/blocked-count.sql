@@ -8,6 +8,9 @@ CROSS JOIN LATERAL (
             d.on_failure = 'CONTINUE' AND p.completed_at IS NOT NULL
             AND NOT EXISTS (SELECT FROM parent_retries r WHERE r.job_id = p.id)))) open
 WHERE j.blocked_by <> open.n + (SELECT count(*) FROM input_fetches f WHERE f.job_id = j.id)
+        -- Its question has to be asked, and answered.
+        + CASE WHEN j.type = 'workflow.approval' AND j.status = 'BLOCKED'
+            THEN 2 - (SELECT count(*) FROM approvals a WHERE a.job_id = j.id AND a.run = j.run) ELSE 0 END
     AND j.status NOT IN ('FAILED', 'CANCELLED')
     -- A job that did not wait for a parent's end in success does not wait for a later run of it.
     AND NOT (j.status <> 'BLOCKED' AND EXISTS (

@@ -11,3 +11,6 @@ JOIN job_sources s ON s.job_id = j.id JOIN jobs p ON p.id = s.source_id WHERE p.
 UNION ALL
 SELECT 'wfl_' || w.id FROM examined j
 JOIN workflow_nodes n ON n.job_id = j.id JOIN workflows w ON w.id = n.workflow_id WHERE w.account_id <> j.account_id
+UNION ALL
+SELECT 'job_' || j.id FROM examined j
+JOIN approvals a ON a.job_id = j.id JOIN jobs p ON p.id = a.picked WHERE p.account_id <> j.account_id

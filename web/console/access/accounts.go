@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/paging"
@@ -23,6 +24,8 @@ type accountList struct {
 	Rows []*models.Account
 	// Slots are how many slots the schedules of each account have.
 	Slots map[models.AccountID]*schedule.Usage
+	// Deletions are the newest deletions of accounts, on the first page.
+	Deletions []*erase.Report
 	// Older is the address of the next page, or "".
 	Older string
 	Now   time.Time
@@ -42,6 +45,11 @@ func (c *controller) accountList(w http.ResponseWriter, r *http.Request, p jobs.
 		return err
 	}
 	v := &accountList{Rows: found.Items, Slots: slots, Now: time.Now()}
+	if r.URL.Query().Get("after") == "" {
+		if v.Deletions, err = c.Eraser.List(r.Context(), p); err != nil {
+			return err
+		}
+	}
 	if found.More {
 		v.Older = "/accounts?after=" + url.QueryEscape(found.End)
 	}

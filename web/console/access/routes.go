@@ -3,6 +3,7 @@ package access
 
 import (
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/internal/signon"
@@ -14,6 +15,7 @@ type Config struct {
 	Keys      *auth.Keys
 	Members   *auth.Members
 	Accounts  *auth.Accounts
+	Eraser    *erase.Eraser
 	Reads     *query.Reads
 	Schedules *schedule.Schedules
 	// SSO is the OpenID provider at which members can log in; nil for none.
@@ -45,6 +47,10 @@ func Routes(pages *shell.Shell, config Config) []shell.Route {
 		{Pattern: "POST /accounts/new", Serve: c.accountCreate, Admin: true, Back: "/accounts/new"},
 		{Pattern: "GET /accounts/{id}/edit", Serve: c.accountEdit, Back: "/accounts"},
 		{Pattern: "POST /accounts/{id}/edit", Serve: c.accountUpdate, Back: "/accounts/{id}/edit"},
+		{Pattern: "GET /accounts/{id}/delete", Serve: c.accountConfirm, Admin: true, Back: "/accounts"},
+		{Pattern: "POST /accounts/{id}/delete", Serve: c.accountDelete, Admin: true, Back: "/accounts/{id}/delete"},
+		{Pattern: "GET /accounts/{id}/deletion", Serve: c.deletionShow, Back: "/accounts"},
+		{Pattern: "GET /accounts/{id}/deletion/live", Serve: c.deletionLive},
 		{Pattern: "GET /members", Serve: c.memberList, Admin: true},
 		{Pattern: "POST /members", Serve: c.memberCreate, Admin: true, Back: "/members"},
 		{Pattern: "GET /members/{id}", Serve: c.memberShow, Admin: true, Back: "/members"},

@@ -65,10 +65,11 @@ type apiType struct {
 // apiSections are the page's sections by the prefixes of their paths. The last one has
 // all other paths.
 var apiSections = []struct{ prefix, name string }{
-	{"/api/video-generations", "Videos"}, {"/api/v1/schedules", "Schedules"}, {"/api/v1/workflows", "Workflows"},
+	{"/api/video-generations", "Videos"}, {"/api/v1/generate", "Videos"}, {"/api/v1/schedules", "Schedules"}, {"/api/v1/workflows", "Workflows"},
 	{"/api/v1/jobs", "Jobs of any kind"}, {"/api/v1/drafts", "Drafts"}, {"/api/v1/inputs", "Inputs"}, {"/api/v1/models", "Models"},
 	{"/api/v1/queue", "Queue"}, {"/api/v1/halts", "Halts"}, {"/api/v1/pools", "Pools"}, {"/api/v1/machines", "Machines"},
-	{"/api/v1/overview", "Overview"},
+	{"/api/v1/overview", "Overview"}, {"/api/v1/costs", "Costs"}, {"/api/v1/budgets", "Costs"},
+	{"/api/v1/statements", "Costs"}, {"/api/v1/reports", "Reports"},
 	{"/api/v1/attention", "Needs attention"}, {"/api/v1/changes", "Changes"}, {"", "Other"},
 }
 

@@ -203,6 +203,10 @@ func advice(class models.FailureClass) string {
 		return "The owner of the jobs caused this and must act. A redrive without changes fails again."
 	case models.FailEndpoint:
 		return "The server that the jobs name did not answer as expected. Their owner must act; a redrive helps once the server answers again."
+	case models.FailRejected:
+		return "Somebody rejected the candidates, or nobody answered in time. A redrive asks again."
+	case models.FailSubmitUnknown:
+		return "A hosted provider did not answer the submit, and may have begun. Look at the provider's own list of jobs; a redrive submits again, and may pay twice."
 	case models.FailDependency:
 		return "These are cascades: redrive the jobs that they depend on."
 	}

@@ -11,12 +11,13 @@ import (
 
 // ofARun are the fields of a job that no request has.
 const ofARun = `ID AccountID CreatedBy Traceparent IdempotencyKey RequestDigest CreatedAt QueueOrder ModelVersion Alias
-	Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds TimeClass SlackUntil Needs
+	Status Lane BlockedBy EventSeq LatestCheckpointID PredictedWaitSeconds PredictedSeconds EstimatedGPUSeconds EstimatedUSD TimeClass SlackUntil Needs
 	Run Requeued Preemptions AttemptNo Failures Crashes GPURank AvoidWorkerID AvoidUntil CurrentAttemptID Handle
 	ResultID Output FailureClass FailureReason WastedGPUSeconds CancelBy CancelReason CancelRequestedAt CancelDeliveredAt CancelStoppedAt
 	Percent Phase Message Step TotalSteps Frame TotalFrames ETASeconds UpdatedAt PreviewID ProgressEventAt ProgressEventPercent
 	WaitedSeconds QueuedSeconds LeasedSeconds PausedSeconds BackoffSeconds DelayedSeconds DelayedAt
-	QueuedAt LeasedAt StartedAt CompletedAt DeletedAt KeptUntil`
+	QueuedAt LeasedAt StartedAt CompletedAt DeletedAt KeptUntil
+	ReuseDigest ReuseRefs ReusedFrom Routes`
 
 func TestJob_IsCopied(t *testing.T) {
 	t.Parallel()

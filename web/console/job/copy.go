@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/ui"
+	"github.com/samber/lo"
 )
 
 // rawJob is everything about a job, as JSON. It has no secret: neither fencing tokens, nor the
@@ -84,13 +85,18 @@ func (v *jobView) submitInput() map[string]any {
 	set("requireRegion", true, v.RequireRegion)
 	set("retry", v.RetryPolicy, v.RetryPolicy != nil)
 	set("atMostOnce", true, v.AtMostOnce)
+	set("reuse", true, v.Reuse)
 	set("maxAttempts", v.MaxAttempts, !v.AtMostOnce)
 	set("timeoutSeconds", v.TimeoutSeconds, true)
 	set("maxPreemptions", v.MaxPreemptions, v.MaxPreemptions != nil)
 	set("maxPricePerHour", v.MaxPricePerHour, v.MaxPricePerHour != nil)
+	set("fallback", v.otherModels(), v.Fallback != nil)
 	set("draft", map[string]int{"steps": v.DraftSteps}, v.DraftSteps > 0)
 	return in
 }
+
+// otherModels are the models that may render a copy of the job instead of the one that it has now.
+func (v *jobView) otherModels() []string { return lo.Without(v.FallbackModels(), v.Model) }
 
 const submitMutation = "mutation ($input: SubmitJobInput!) { submitJob(input: $input) { job { id status } } }"
 

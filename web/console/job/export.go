@@ -8,13 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/paging"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/console/address"
@@ -102,20 +102,10 @@ func (e exportedJob) cells() []string {
 		e.FailureClass, e.FailureReason, at(&e.CreatedAt), at(e.RunAt), at(e.CompletedAt), at(e.DeletedAt), string(e.Metadata),
 	}
 	for i := range cells {
-		cells[i] = harmless(cells[i])
+		cells[i] = text.Cell(cells[i])
 	}
 	return cells
 }
-
-// formulaStart finds where a spreadsheet could let a formula begin: at the start of a cell, and
-// after each character at which one of another locale or setting splits cells and lines. Spaces,
-// invisible characters and quotes before the sign do not count. Besides the ASCII signs there
-// are their full-width and small forms, which Excel in Japanese, Chinese and Korean takes for them.
-var formulaStart = regexp.MustCompile("((?:^|[;\t\r\n|])[\\p{Z}\\p{C}\"'`]*)([=+\\-@＝＋－＠﹦﹢﹣﹫])")
-
-// harmless keeps a spreadsheet from taking a text, or a part of it, for a formula: an apostrophe
-// is before the sign then.
-func harmless(cell string) string { return formulaStart.ReplaceAllString(cell, "$1'$2") }
 
 // jobExport sends the jobs that match, up to exportLimit, as CSV or as JSON lines. It reads and
 // sends them page by page.

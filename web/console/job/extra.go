@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/web/console/shell"
+	"github.com/samber/lo"
 )
 
 // extraGroup is a part of the form for a new job that is closed at first.
@@ -45,6 +46,7 @@ var jobExtras = []extraGroup{
 		{Name: "region", Label: "Region", Type: "string", Description: "A preference, unless it is required."},
 		{Name: "requireRegion", Label: "Only in this region", Type: "boolean", Choices: []choice{{Text: "true"}},
 			Description: "It then waits until a worker in the region is free."},
+		{Name: "fallback", Label: "Fallback", Type: typeList, Description: "Up to 5 models that may render it instead. Empty: the model's own list."},
 	}},
 	{"Notes and notifications", []field{
 		{Name: "userId", Label: "User id", Type: "string", Description: "Your own name for the end user."},
@@ -152,6 +154,9 @@ func readExtras(in *submit.Submission, values url.Values, problems map[string]st
 			problems["metadata"] = `This must be JSON, such as {"campaign": "autumn"}.`
 		}
 	}
+	if names := strings.Fields(strings.ReplaceAll(values.Get("fallback"), ",", " ")); len(names) > 0 {
+		in.Fallback = names
+	}
 	if key := values.Get("idempotencyKey"); key != "" {
 		in.IdempotencyKey = &key
 	}
@@ -162,7 +167,7 @@ func (c *controller) jobEstimate(w http.ResponseWriter, r *http.Request, p jobs.
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	form, err := c.readForm(r, r.PostForm.Get("model"))
+	form, err := c.readForm(r, p, r.PostForm.Get("model"))
 	if err != nil {
 		return err
 	}
@@ -199,7 +204,7 @@ func (c *controller) cloneOf(r *http.Request, p jobs.Principal, id models.JobID)
 	if err != nil {
 		return nil, err
 	}
-	form, err := c.readForm(r, job.Model)
+	form, err := c.readForm(r, p, job.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +250,10 @@ func setRare(v url.Values, job *models.Job, now time.Time) {
 	set("region", job.Region, true)
 	set("requireRegion", "true", job.RequireRegion)
 	set("atMostOnce", "true", job.AtMostOnce)
+	set("reuse", "true", job.Reuse)
 	set("maxAttempts", strconv.Itoa(job.MaxAttempts), !job.AtMostOnce)
 	set("timeoutSeconds", strconv.Itoa(job.TimeoutSeconds), true)
+	set("fallback", strings.Join(lo.Without(job.FallbackModels(), job.Model), "\n"), true)
 	set("takes", "1", job.DraftSteps > 0)
 	set("draftSteps", strconv.Itoa(job.DraftSteps), job.DraftSteps > 0)
 	at("runAt", job.RunAt)

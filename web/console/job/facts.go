@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/a-h/templ"
@@ -90,24 +89,12 @@ func (v *jobView) gpuTime() string {
 	return shell.GPUSeconds(lo.SumBy(ended, func(a *models.Attempt) float64 { return a.GPUSeconds }))
 }
 
-// cost returns what the attempts cost: the time on each worker × its price. It is unknown if
-// the price of one of the workers is.
+// cost is what the account pays, and what the operator does.
 func (v *jobView) cost() string {
-	if len(v.Attempts) == 0 {
-		return ui.Unknown
+	if v.Costs.RestUSD == nil || v.Costs.RestUSD.IsZero() {
+		return ui.USD(v.Costs.USD)
 	}
-	var usd float64
-	for _, a := range v.Attempts {
-		w := v.Workers[a.WorkerID]
-		if w == nil || w.PricePerHourUSD == nil {
-			return ui.Unknown
-		}
-		usd += max(v.endOf(a).Sub(a.LeasedAt).Hours(), 0) * *w.PricePerHourUSD
-	}
-	if usd > 0 && usd < 0.0001 {
-		return "less than $0.0001"
-	}
-	return fmt.Sprintf("$%.4f", usd)
+	return ui.USD(v.Costs.USD) + ", and " + ui.USD(v.Costs.RestUSD) + " that the account does not pay"
 }
 
 // retryText describes the delays between attempts.

@@ -60,7 +60,11 @@ func (c *controller) storeFile(r *http.Request, p jobs.Principal, file *multipar
 		return "", fmt.Errorf("read the file of a form: %w", err)
 	}
 	defer in.Close()
-	return c.Submitter.Inputs.PutFile(r.Context(), p, file.Header.Get("Content-Type"), in)
+	stored, err := c.Submitter.Inputs.PutFile(r.Context(), p, file.Header.Get("Content-Type"), in, nil)
+	if err != nil {
+		return "", err
+	}
+	return stored.ID, nil
 }
 
 // enter puts the id of a file into its field: after the others, if it takes a list.

@@ -49,7 +49,7 @@ func (c *controller) gallery(w http.ResponseWriter, r *http.Request, p jobs.Prin
 	asked := r.URL.Query()
 	v := &galleryView{Model: asked.Get("model"), User: strings.TrimSpace(asked.Get("user")), Account: strings.TrimSpace(asked.Get("account")),
 		Within: asked.Get("within"), Now: time.Now()}
-	for _, m := range c.Reads.Models.Catalogue.Current().Models() {
+	for _, m := range c.Reads.Models.Catalogue.Current().For(p.Scope()).Models() {
 		v.Models = append(v.Models, m.Name)
 	}
 	filter := joblist.JobFilter{Status: []models.JobStatus{models.JobCompleted}, Model: v.Model, UserID: v.User,

@@ -45,7 +45,7 @@ func (c *controller) jobNew(w http.ResponseWriter, r *http.Request, p jobs.Princ
 	if from := r.URL.Query().Get("from"); from != "" {
 		form, err = c.cloneOf(r, p, models.JobID(from))
 	} else {
-		form, err = c.readForm(r, r.URL.Query().Get("model"))
+		form, err = c.readForm(r, p, r.URL.Query().Get("model"))
 	}
 	if err != nil {
 		return err
@@ -78,10 +78,10 @@ func (f *jobForm) focus() string {
 }
 
 // readForm returns an empty form for a model; "" is the first one.
-func (c *controller) readForm(r *http.Request, model string) (*jobForm, error) {
+func (c *controller) readForm(r *http.Request, p jobs.Principal, model string) (*jobForm, error) {
 	form := &jobForm{Values: url.Values{}, Errors: map[string]string{}, Key: uuid.NewString()}
-	known := c.Reads.Models.Catalogue.Current()
-	if model == "" {
+	known := c.Reads.Models.Catalogue.Current().For(p.Scope())
+	if model == "" && len(known.Models()) > 0 {
 		model = known.Models()[0].Name
 	}
 	var err error
@@ -139,7 +139,7 @@ func (c *controller) jobSubmit(w http.ResponseWriter, r *http.Request, p jobs.Pr
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	form, err := c.readForm(r, r.PostForm.Get("model"))
+	form, err := c.readForm(r, p, r.PostForm.Get("model"))
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (f *jobForm) submission() (in submit.Submission, ok bool) {
 	in = submit.Submission{
 		// Forms end lines as HTTP does.
 		Model: f.Model.Name, Prompt: strings.ReplaceAll(f.Values.Get("prompt"), "\r\n", "\n"), Params: params,
-		Tier: models.Tier(f.Values.Get("tier")), AtMostOnce: f.Values.Get("atMostOnce") == "true",
+		Tier: models.Tier(f.Values.Get("tier")), AtMostOnce: f.Values.Get("atMostOnce") == "true", Reuse: f.Values.Get("reuse") == "true",
 	}
 	if key := f.Values.Get("key"); key != "" {
 		f.Key, in.IdempotencyKey = key, &key

@@ -44,6 +44,8 @@ type jobView struct {
 	// Estimate is the forecast of a job that has not ended.
 	Estimate estimate.JobEstimate
 	Workers  map[models.WorkerID]*models.Worker
+	// Costs is what its attempts cost that have ended.
+	Costs query.JobCost
 	// Times is where the time of its run went, or nil if that is unknown.
 	Times *models.JobTime
 	// Wait is how long it has been queued; nil if that is unknown.
@@ -115,6 +117,11 @@ func (c *controller) readJobParts(ctx context.Context, p jobs.Principal, v *jobV
 			return err
 		}
 	}
+	costs, err := edges.Costs(ctx)
+	if err != nil {
+		return err
+	}
+	v.Costs = *costs[v.ID]
 	times, err := edges.Times(ctx)
 	if err != nil {
 		return err

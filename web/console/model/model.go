@@ -31,7 +31,7 @@ type modelList struct {
 }
 
 func (c *controller) modelList(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
-	known := c.Reads.Models.Catalogue.Current()
+	known := c.Reads.Models.Catalogue.Current().For(p.Scope())
 	found, err := c.Reads.Models.List(r.Context(), known)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ type modelShow struct {
 
 func (c *controller) modelShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	version, _ := strconv.Atoi(r.URL.Query().Get("version")) // an invalid one is the current one
-	known := c.Reads.Models.Catalogue.Current()
+	known := c.Reads.Models.Catalogue.Current().For(p.Scope())
 	found, err := c.Reads.Models.Get(r.Context(), known, r.PathValue("id"), version)
 	if err != nil {
 		return err

@@ -16,13 +16,6 @@ import (
 	"github.com/reelay/reelay/web/ui"
 )
 
-// tile is one figure, and the page that explains it.
-type tile struct {
-	Name, Value, Note, Help, Link string
-	// Level is calm, warn or bad.
-	Level string
-}
-
 // The bounds of the tiles are those of the alerts.
 const (
 	fewFailures, manyFailures                = 0.05, 0.10
@@ -38,8 +31,8 @@ const (
 var actedOn = []string{"Queued", "Queues empty in", "Workers busy", "Failure rate", "Dead letters"}
 
 // tiles returns the figures that one acts on, and the others.
-func (v *overview) tiles() (first, rest []tile) {
-	first = make([]tile, len(actedOn))
+func (v *overview) tiles() (first, rest []ui.Tile) {
+	first = make([]ui.Tile, len(actedOn))
 	for _, t := range append(v.jobTiles(), v.fleetTiles()...) {
 		if i := slices.Index(actedOn, t.Name); i >= 0 {
 			first[i] = t
@@ -50,29 +43,26 @@ func (v *overview) tiles() (first, rest []tile) {
 	return first, rest
 }
 
-func (v *overview) jobTiles() []tile {
+func (v *overview) jobTiles() []ui.Tile {
 	h := v.Hour
 	queued, dead := float64(v.Queued), float64(v.DeadLetters)
-	return []tile{
-		{"Queued", ui.Count(v.Queued, 0), v.queuedNote(),
-			"Jobs that wait for a worker. Time in which a queue is paused is no wait, and promoted jobs count apart.", "/queues",
-			queues.LevelOf(&queued, deepQueue, veryDeepQueue)},
-		{"Running", ui.Count(v.Running, 0), "on " + text.Count(v.WorkersBusy, "busy worker"), "Jobs that a worker holds", "/jobs?status=RUNNING",
-			"calm"},
-		{"Queues empty in", queues.DrainText(v.Drain), queues.DrainNote(v.Drain),
-			"The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.",
-			"/queues", queues.DrainLevel(v.Drain)},
-		{"Completed", ui.Figure(v.CompletedPerMinute, "/min"), "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min",
-			"Of the last ten minutes", "/jobs?status=COMPLETED", "calm"},
-		{"Failure rate", ui.Figure(v.FailureRate, "%"), v.failedNote(),
-			"Of the jobs that ended; without those that customers caused or cancelled", "/jobs?status=FAILED",
-			queues.LevelOf(v.FailureRate, fewFailures, manyFailures)},
-		{"Wait p50 / p95", brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), "pickup p99 " + ui.Seconds(h.Pickup(0.99)),
-			"From queued to the first lease", "/queues", queues.LevelOf(v.WaitSecondsP95, longWait, veryLongWait)},
-		{"Render p50 / p95", brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), "p99 " + ui.Seconds(h.Render(0.99)),
-			"How long workers held a completed job", "/models", queues.LevelOf(v.RenderSecondsP95, longRender, veryLongRender)},
-		{"Dead letters", ui.Count(v.DeadLetters, 0), "open, for operators", "Jobs that failed for good and wait for a decision", "/dead-letters",
-			queues.LevelOf(&dead, someDeadLetters, manyDeadLetters)},
+	return []ui.Tile{
+		{Name: "Queued", Value: ui.Count(v.Queued, 0), Note: v.queuedNote(),
+			Help: "Jobs that wait for a worker. Time in which a queue is paused is no wait, and promoted jobs count apart.", Link: "/queues", Level: queues.LevelOf(&queued, deepQueue, veryDeepQueue)},
+		{Name: "Running", Value: ui.Count(v.Running, 0), Note: "on " + text.Count(v.WorkersBusy, "busy worker"),
+			Help: "Jobs that a worker holds", Link: "/jobs?status=RUNNING", Level: "calm"},
+		{Name: "Queues empty in", Value: queues.DrainText(v.Drain), Note: queues.DrainNote(v.Drain),
+			Help: "The estimated work of the queued jobs by the workers that can run it and take jobs now. Jobs that do not start are left out.", Link: "/queues", Level: queues.DrainLevel(v.Drain)},
+		{Name: "Completed", Value: ui.Figure(v.CompletedPerMinute, "/min"), Note: "submitted " + ui.Figure(v.SubmittedPerMinute, "/min") + ", 10 min",
+			Help: "Of the last ten minutes", Link: "/jobs?status=COMPLETED", Level: "calm"},
+		{Name: "Failure rate", Value: ui.Figure(v.FailureRate, "%"), Note: v.failedNote(),
+			Help: "Of the jobs that ended; without those that customers caused or cancelled", Link: "/jobs?status=FAILED", Level: queues.LevelOf(v.FailureRate, fewFailures, manyFailures)},
+		{Name: "Wait p50 / p95", Value: brief(v.WaitSecondsP50) + " / " + brief(v.WaitSecondsP95), Note: "pickup p99 " + ui.Seconds(h.Pickup(0.99)),
+			Help: "From queued to the first lease", Link: "/queues", Level: queues.LevelOf(v.WaitSecondsP95, longWait, veryLongWait)},
+		{Name: "Render p50 / p95", Value: brief(v.RenderSecondsP50) + " / " + brief(v.RenderSecondsP95), Note: "p99 " + ui.Seconds(h.Render(0.99)),
+			Help: "How long workers held a completed job", Link: "/models", Level: queues.LevelOf(v.RenderSecondsP95, longRender, veryLongRender)},
+		{Name: "Dead letters", Value: ui.Count(v.DeadLetters, 0), Note: "open, for operators",
+			Help: "Jobs that failed for good and wait for a decision", Link: "/dead-letters", Level: queues.LevelOf(&dead, someDeadLetters, manyDeadLetters)},
 	}
 }
 
@@ -118,26 +108,25 @@ func (v *overview) failedNote() string {
 	return fmt.Sprintf("%s failed of %s", ui.Count(v.Hour.Failed(), 0), ui.Count(v.Hour.Failed()+v.Hour.Completed(), 0))
 }
 
-func (v *overview) fleetTiles() []tile {
+func (v *overview) fleetTiles() []ui.Tile {
 	h := v.Hour
-	tiles := []tile{
-		{"Workers busy", fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), v.workersNote(), "Workers that can take a job",
-			"/workers", v.fleetLevel()},
-		{"GPU utilization", ui.Figure(v.GPUUtilization, "%"), "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h",
-			"What the GPUs report now", "/heatmap", "calm"},
-		{"GPU goodput", ui.Figure(h.Goodput(), "%"), ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted",
-			"The share of the paid time of the last hour that rendered what was kept", "/heatmap",
-			queues.LevelOf(h.WastedShare(), someWaste, muchWaste)},
-		{"Preemptions", ui.Figure(v.PreemptionsPerHour, "/h"), v.preemptionNote(),
-			"Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again",
-			"/pools", queues.LevelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
+	tiles := []ui.Tile{
+		{Name: "Workers busy", Value: fmt.Sprintf("%d of %d", v.WorkersBusy, v.WorkersBusy+v.WorkersIdle), Note: v.workersNote(),
+			Help: "Workers that can take a job", Link: "/workers", Level: v.fleetLevel()},
+		{Name: "GPU utilization", Value: ui.Figure(v.GPUUtilization, "%"), Note: "workers " + ui.Figure(h.WorkerUtilization(), "%") + " busy, 1 h",
+			Help: "What the GPUs report now", Link: "/heatmap", Level: "calm"},
+		{Name: "GPU goodput", Value: ui.Figure(h.Goodput(), "%"), Note: ui.Figure(h.WastedGPUHours(), "GPU h") + " wasted",
+			Help: "The share of the paid time of the last hour that rendered what was kept", Link: "/heatmap", Level: queues.LevelOf(h.WastedShare(), someWaste, muchWaste)},
+		{Name: "Preemptions", Value: ui.Figure(v.PreemptionsPerHour, "/h"), Note: v.preemptionNote(),
+			Help: "Attempts of the last hour whose worker was taken away by no operator, and the time until the job of any that lost its worker ran again", Link: "/pools", Level: queues.LevelOf(h.PreemptedShare(), somePreempted, manyPreempted)},
 	}
 	if v.CostUSDPerHour != nil {
 		note := ui.Figure(v.WastedUSDPerHour, "$/h") + " wasted"
 		if each := h.CostPerVideo(); each != nil {
 			note = fmt.Sprintf("$%.3g per video · ", *each) + note
 		}
-		tiles = append(tiles, tile{"Cost", ui.Figure(v.CostUSDPerHour, "$/h"), note, "What the machines of the last hour cost", "/pools", "calm"})
+		tiles = append(tiles, ui.Tile{Name: "Cost", Value: ui.Figure(v.CostUSDPerHour, "$/h"), Note: note,
+			Help: "What the machines of the last hour cost", Link: "/pools", Level: "calm"})
 	}
 	return tiles
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/catalogue"
@@ -28,6 +29,7 @@ type poolForm struct {
 	Seen      string
 	Values    url.Values
 	Providers []string
+	Kinds     []engine.Kind
 	Models    []string
 	// Errors are messages by the name of the field; "" is the whole form.
 	Errors map[string]string
@@ -46,16 +48,16 @@ type poolField struct {
 
 var (
 	poolPlaces = []poolField{
-		{Name: "region", Label: "Region", Required: true},
+		{Name: "region", Label: "Region", Hint: "Where the machines are. Empty for a pool of engines: local."},
 		{Name: "zones", Label: "Zones", Hint: "Preferred zone first (comma-separated). Empty: the provider chooses."},
-		{Name: "gpuType", Label: "GPU type", Hint: "The name that models use in gpuTypes, such as H100.", Required: true},
+		{Name: "gpuType", Label: "GPU type", Hint: "The name that models use in gpuTypes, such as H100. Empty for a pool of engines: engine."},
 		{Name: "machineType", Label: "Machine type", Hint: "The provider's name, such as a3-highgpu-1g."},
 		{Name: "priceSource", Label: "Price source", Hint: "The configured source of the price. Empty: the constant price below."},
 		{Name: "accounts", Label: "Accounts", Hint: "Account ids this pool is reserved for (comma-separated). Empty: all accounts."},
 	}
 	poolNumbers = []poolField{
 		{Name: "minWorkers", Label: "Minimum workers", Step: "1", Hint: "Kept even if no job waits."},
-		{Name: "maxWorkers", Label: "Maximum workers", Step: "1", Hint: "0 to 10,000.", Required: true},
+		{Name: "maxWorkers", Label: "Maximum workers", Step: "1", Hint: "0 to 10,000. 0 for a pool of engines: one for each.", Required: true},
 		{Name: "warmWorkers", Label: "Warm workers", Step: "1", Hint: "Idle workers beyond what the waiting jobs need."},
 		{Name: "workersPerMachine", Label: "Workers per machine", Step: "1"},
 		{Name: "gpusPerWorker", Label: "GPUs per worker", Step: "1"},
@@ -93,7 +95,7 @@ func newer(now, entered capacity.PoolSpec) map[string]string {
 func (c *controller) newPoolForm(values url.Values) *poolForm {
 	known := lo.Map(c.Reads.Models.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	return &poolForm{
-		Values: values, Providers: c.Pools.Providers(), Errors: map[string]string{},
+		Values: values, Providers: c.Pools.Providers(), Kinds: engine.Kinds, Errors: map[string]string{},
 		// A pool may have a model that was removed.
 		Models: lo.Uniq(append(known, values["models"]...)),
 	}
@@ -177,7 +179,7 @@ func (c *controller) poolUpdate(w http.ResponseWriter, r *http.Request, p jobs.P
 
 // poolFieldNames are the names of all fields of the form.
 var poolFieldNames = append([]string{"name", "provider", "capacityClass", "models", "tiers", "yieldingTiers", "holdOnFailure",
-	"activeHours", "settings"},
+	"activeHours", "settings", "engineKind", "engines"},
 	lo.Map(slices.Concat(poolPlaces, poolNumbers), func(f poolField, _ int) string { return f.Name })...)
 
 // refuse shows an error beside its field.
@@ -191,7 +193,10 @@ func (f *poolForm) refuse(err *apierror.Error) {
 
 // poolValues returns the form's values of a pool.
 func poolValues(s capacity.PoolSpec) url.Values {
-	s.Fill()
+	s = s.Written()
+	if s.HasEngines() {
+		s.MaxWorkers = 0 // the number of its engines, as they are entered
+	}
 	settings := pretty(s.Settings)
 	if settings == "{}" {
 		settings = ""
@@ -204,6 +209,7 @@ func poolValues(s capacity.PoolSpec) url.Values {
 		"pricePerHourUsd": {strconv.FormatFloat(s.PricePerHourUSD, 'f', -1, 64)}, "activeHours": {s.ActiveHours}, "settings": {settings},
 		"priceSource": {s.PriceSource}, "maxPricePerHourUsd": {strconv.FormatFloat(s.MaxPricePerHourUSD, 'f', -1, 64)},
 		"workersPerMachine": {strconv.Itoa(s.WorkersPerMachine)}, "gpusPerWorker": {strconv.Itoa(s.GPUsPerWorker)},
+		"engineKind": {string(s.EngineKind)}, "engines": {strings.Join(s.Engines, "\n")},
 		"accounts": {text.Join(s.Accounts)}, "tiers": texts[string](s.Tiers), "yieldingTiers": texts[string](s.YieldingTiers),
 	}
 	if s.IdleSeconds != nil {
@@ -236,6 +242,7 @@ func (f *poolForm) spec() capacity.PoolSpec {
 		Name: get("name"), Provider: get("provider"), Region: get("region"), Zones: words(get("zones")),
 		GPUType: get("gpuType"), MachineType: get("machineType"), CapacityClass: models.CapacityClass(get("capacityClass")),
 		Models:     f.Values["models"],
+		EngineKind: engine.Kind(get("engineKind")), Engines: words(get("engines")),
 		MinWorkers: whole("minWorkers"), MaxWorkers: whole("maxWorkers"), WarmWorkers: whole("warmWorkers"),
 		BootLimitSeconds: whole("bootLimitSeconds"), ActiveHours: get("activeHours"),
 		WorkersPerMachine: whole("workersPerMachine"), GPUsPerWorker: whole("gpusPerWorker"),

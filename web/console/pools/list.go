@@ -97,7 +97,7 @@ func (r poolRow) place() string {
 // Wanted is how many workers the scaler wants. It does not decide about machines that come by
 // themselves.
 func Wanted(pool *query.PoolStatus) string {
-	if pool.Provider == fleet.Static {
+	if !fleet.Scaled(pool.Provider) {
 		return ui.Unknown
 	}
 	return strconv.Itoa(pool.Desired)

@@ -3,15 +3,18 @@ package pools
 
 import (
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/web/console/shell"
 )
 
 // Config is what these pages read and call.
 type Config struct {
-	Reads *query.Reads
-	Fleet *fleet.WorkerOperator
-	Pools *fleet.Pools
+	Reads     *query.Reads
+	Fleet     *fleet.WorkerOperator
+	Pools     *fleet.Pools
+	Engines   *fleet.Engines
+	Providers *hosted.Accounts
 }
 
 // controller serves the pages.
@@ -36,6 +39,9 @@ func Routes(pages *shell.Shell, config Config) []shell.Route {
 		{Pattern: "POST /pools/{id}/edit", Serve: c.poolUpdate, Back: "/pools/{id}"},
 		{Pattern: "POST /pools/{id}/pause", Serve: c.poolPause, Back: "/pools/{id}"},
 		{Pattern: "POST /pools/{id}/resume", Serve: c.poolResume, Back: "/pools/{id}"},
+		{Pattern: "POST /pools/{id}/engines/hold", Serve: c.holdEngine, Back: "/pools/{id}"},
+		{Pattern: "POST /pools/{id}/engines/resume", Serve: c.resumeEngine, Back: "/pools/{id}"},
+		{Pattern: "POST /pools/{id}/provider/reset", Serve: c.resetProvider, Back: "/pools/{id}"},
 		{Pattern: "GET /pools/{id}/delete", Serve: c.poolConfirm, Back: "/pools/{id}"},
 		{Pattern: "POST /pools/{id}/delete", Serve: c.poolDelete, Back: "/pools/{id}"},
 	}

@@ -52,7 +52,10 @@ type poolShow struct {
 	Prices []*capacity.PriceStep
 	// Paid is what the machines of the last paidHours were paid for.
 	Paid models.Paid
-	Now  time.Time
+	// ProviderSlots and ProviderErrors are those of the pool's hosted provider.
+	ProviderSlots  []*capacity.ProviderSlot
+	ProviderErrors []*capacity.ProviderError
+	Now            time.Time
 }
 
 func (c *controller) poolShow(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -101,6 +104,14 @@ func (c *controller) readPool(ctx context.Context, p jobs.Principal, id models.P
 		return nil, err
 	}
 	v.Decisions = decisions[id]
+	if pool.ProviderAccount != nil {
+		if v.ProviderSlots, err = c.Reads.Fleet.ProviderSlots(ctx, id); err != nil {
+			return nil, err
+		}
+		if v.ProviderErrors, err = c.Reads.Fleet.ProviderErrors(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	now := time.Now()
 	if v.Past, err = c.Reads.History.Timeline.Series(ctx, now.Add(-chartWindow), now, 10*time.Minute); err != nil {
 		return nil, err

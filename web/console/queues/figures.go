@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/estimate"
 	"github.com/reelay/reelay/models/backlog"
@@ -169,6 +170,18 @@ func (q *QueueView) limitText() string {
 		return "at the maximum"
 	}
 	return q.Limit.Cause
+}
+
+// providerText says how many jobs wait for a hosted provider and why, or, for a whole lane, how many.
+func providerText(w *query.ProviderWait) string {
+	for_, why := "a provider", ""
+	if w.ForSlot() {
+		for_ = "a slot at a provider"
+	}
+	if w.Message != "" {
+		why = ": " + w.Message
+	}
+	return fmt.Sprintf("%s for %s%s", ui.Count(w.Jobs, 0), for_, why)
 }
 
 // DrainNote says what the time to empty the queues leaves out.

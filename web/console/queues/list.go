@@ -60,6 +60,8 @@ type QueueView struct {
 	// Limit is what workers and pools can do for it, and how long that takes. A lane is at the
 	// maximum if one of its models with waiting jobs is.
 	Limit query.QueueCapacity
+	// ForProvider says how many of its jobs wait for a hosted provider, or is nil.
+	ForProvider *query.ProviderWait
 }
 
 type poolView struct {
@@ -166,6 +168,8 @@ func (c *controller) readLanes(ctx context.Context, p jobs.Principal, accounts i
 			q := &lane.Models[j]
 			q.Wait, q.Limit = waitOf(waits, q.Lane, q.Model), limits[[2]string{string(q.Lane), q.Model}]
 			lane.Limit.AtMaximum = lane.Limit.AtMaximum || q.full()
+			q.ForProvider = q.Limit.ProviderWait(q.Depth)
+			lane.ForProvider = sumWaits(lane.ForProvider, q.ForProvider)
 		}
 		for _, share := range shares {
 			if share.Lane == lane.Lane {
@@ -174,6 +178,20 @@ func (c *controller) readLanes(ctx context.Context, p jobs.Principal, accounts i
 		}
 	}
 	return lanes, nil
+}
+
+// sumWaits adds the jobs of a queue that wait for a provider to those of its lane, which has no reason of its own.
+func sumWaits(lane, queue *query.ProviderWait) *query.ProviderWait {
+	if queue == nil {
+		return lane
+	}
+	sum := &query.ProviderWait{Jobs: queue.Jobs, WaitingReason: query.WaitingReason{Code: queue.Code}}
+	if lane != nil {
+		if sum.Jobs += lane.Jobs; lane.Code != queue.Code {
+			sum.Code = query.WaitProviderAway
+		}
+	}
+	return sum
 }
 
 func waitOf(waits []query.QueueWait, lane models.Tier, model string) *query.QueueWait {

@@ -90,16 +90,18 @@ func (f *scheduleForm) title() string {
 	return "Edit a schedule"
 }
 
-func (c *controller) newScheduleForm(values url.Values) *scheduleForm {
-	known := lo.Map(c.Reads.Models.Catalogue.Current().Models(), func(m *catalogue.Model, _ int) string { return m.Name })
+// newScheduleForm offers the models that an account may use: its jobs are submitted for that account,
+// even if an operator sends the form.
+func (c *controller) newScheduleForm(account models.AccountID, values url.Values) *scheduleForm {
+	known := lo.Map(c.Reads.Models.Catalogue.Current().For(account).Models(), func(m *catalogue.Model, _ int) string { return m.Name })
 	if model := values.Get("model"); model != "" { // it may have been removed
 		known = lo.Uniq(append(known, model))
 	}
 	return &scheduleForm{Values: values, Models: known, Errors: map[string]string{}}
 }
 
-func (c *controller) scheduleNew(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
-	return shell.Render(w, r, http.StatusOK, scheduleFormPage(c.newScheduleForm(url.Values{"timezone": {"UTC"}})))
+func (c *controller) scheduleNew(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	return shell.Render(w, r, http.StatusOK, scheduleFormPage(c.newScheduleForm(p.AccountID, url.Values{"timezone": {"UTC"}})))
 }
 
 func (c *controller) scheduleEdit(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
@@ -123,7 +125,7 @@ func (c *controller) editedSchedule(r *http.Request, p jobs.Principal, values ur
 	if values == nil {
 		values = scheduleValues(s, request)
 	}
-	f := c.newScheduleForm(values)
+	f := c.newScheduleForm(s.AccountID, values)
 	f.Schedule, f.request = s, request
 	return f, nil
 }
@@ -248,11 +250,11 @@ func (c *controller) scheduleSend(w http.ResponseWriter, r *http.Request, p jobs
 }
 
 // schedulePreview is the part of the form that says when the schedule would fire.
-func (c *controller) schedulePreview(w http.ResponseWriter, r *http.Request, _ jobs.Principal) error {
+func (c *controller) schedulePreview(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
 	if err := shell.ReadForm(r); err != nil {
 		return err
 	}
-	f := c.newScheduleForm(r.PostForm)
+	f := c.newScheduleForm(p.AccountID, r.PostForm)
 	c.previewSchedule(r, f, f.input())
 	return shell.Render(w, r, http.StatusOK, scheduleTimes(f))
 }
@@ -262,7 +264,7 @@ func (c *controller) sentSchedule(r *http.Request, p jobs.Principal) (*scheduleF
 		return nil, err
 	}
 	if r.PathValue("id") == "" {
-		return c.newScheduleForm(r.PostForm), nil
+		return c.newScheduleForm(p.AccountID, r.PostForm), nil
 	}
 	return c.editedSchedule(r, p, r.PostForm)
 }

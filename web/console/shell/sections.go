@@ -40,6 +40,7 @@ var navigation = []group{
 		{"Workers", "/workers", "g w", "the worker"},
 		{"Heat map", "/heatmap", "g h", ""},
 		{"Models", "/models", "g m", "the model"},
+		{"Costs", "/costs", "g x", ""},
 	}},
 	{"Operate", []section{
 		{"Alerts", "/alerts", "g a", "the alert"},

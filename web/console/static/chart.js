@@ -16,6 +16,7 @@ if (typeof uPlot === "function") {
 		if (v === null || v === undefined) return "n/a";
 		if (unit === "s") return duration(v);
 		if (unit === "%") return `${number(v * 100)} %`;
+		if (unit === "$") return `$${v < 10 ? Number(v.toFixed(4)) : v.toFixed(2)}`;
 		if (unit === "$/h") return `$${v.toFixed(2)}/h`;
 		return number(v) + (unit === "" || unit.startsWith("/") ? unit : ` ${unit}`);
 	};

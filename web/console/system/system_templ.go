@@ -49,7 +49,7 @@ func systemPage(panels templ.Component) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"page-head\"><h1>System</h1><div class=\"buttons\"><a class=\"button danger\" href=\"/system/halt\">Halt…</a></div></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"page-head\"><h1>System</h1><div class=\"buttons\"><a class=\"button\" href=\"/system/reports\">Reports</a> <a class=\"button danger\" href=\"/system/halt\">Halt…</a></div></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

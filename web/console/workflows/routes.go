@@ -30,6 +30,10 @@ func Routes(pages *shell.Shell, config Config) []shell.Route {
 		{Pattern: "GET /workflows/{id}/cancel", Serve: c.workflowCancelAsk, Back: "/workflows/{id}"},
 		{Pattern: "POST /workflows/{id}/cancel", Serve: c.workflowCancel, Back: "/workflows/{id}"},
 		{Pattern: "POST /workflows/{id}/retry", Serve: c.workflowRetry, Back: "/workflows/{id}"},
+		{Pattern: "GET /workflows/{id}/answer", Serve: c.answerAsk, Back: "/workflows/{id}"},
+		{Pattern: "POST /workflows/{id}/answer", Serve: c.answer, Back: "/workflows/{id}"},
+		{Pattern: "GET " + query.ApprovalPath + "{token}", Serve: c.linked, Open: true},
+		{Pattern: "POST " + query.ApprovalPath + "{token}", Serve: c.answerLinked, Open: true},
 		{Pattern: "POST /workflows/{id}/skip", Serve: c.workflowSkip, Back: "/workflows/{id}"},
 		{Pattern: "POST /workflows/{id}/override", Serve: c.workflowOverride, Back: "/workflows/{id}"},
 	}

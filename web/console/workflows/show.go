@@ -39,6 +39,13 @@ type workflowNode struct {
 	*models.WorkflowNode
 	Job     *models.Job
 	Reasons []query.WaitingReason
+	// Approval is nil for a node that is none.
+	Approval *query.Approval
+}
+
+// asks reports whether the node waits for an answer.
+func (n workflowNode) asks() bool {
+	return n.Approval != nil && n.Approval.Open() && n.state() == string(models.JobBlocked)
 }
 
 // state names the node's state, as a badge.
@@ -210,6 +217,10 @@ func (c *controller) readWorkflow(ctx context.Context, p jobs.Principal, id mode
 	if err != nil {
 		return nil, err
 	}
+	approvals, err := edges.Approvals(ctx)
+	if err != nil {
+		return nil, err
+	}
 	v := &workflowShow{workflowRow: rows[0]}
 	by, err := edges.Schedules(ctx)
 	if err != nil {
@@ -224,7 +235,7 @@ func (c *controller) readWorkflow(ctx context.Context, p jobs.Principal, id mode
 		for i, reason := range reasons[n.JobID] {
 			reasons[n.JobID][i].Message = keys.Replace(reason.Message)
 		}
-		v.Nodes = append(v.Nodes, workflowNode{n, byID[n.JobID], reasons[n.JobID]})
+		v.Nodes = append(v.Nodes, workflowNode{n, byID[n.JobID], reasons[n.JobID], approvals[found.ID][n.JobID]})
 	}
 	return v, nil
 }

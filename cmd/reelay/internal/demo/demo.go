@@ -20,6 +20,7 @@ import (
 // demoOptions are the flags of `reelay demo`.
 type demoOptions struct {
 	data, prompt, output, model, python string
+	provider                            string
 	keep, storyboard                    bool
 }
 
@@ -34,9 +35,10 @@ func Command() *cobra.Command {
 		Long: "Starts a complete Reelay with two workers, submits a prompt, preempts the worker half-way through the\n" +
 			"render, and shows how the other worker resumes from the checkpoint. It takes less than a minute.\n" +
 			"With --storyboard, it makes a film of three shots instead, and kills the worker of a shot without notice.\n" +
+			"With --provider, it makes a video at the fake of a hosted provider, and kills the worker while the provider works.\n" +
 			"The exit status is 0 only if all of this happened and the video plays.",
 		Example: "  reelay demo\n  reelay demo --prompt 'two foxes in the snow' --output foxes.mp4\n  reelay demo --model tiny-ltx\n" +
-			"  reelay demo --storyboard --output film.mp4",
+			"  reelay demo --storyboard --output film.mp4\n  reelay demo --provider fake-veo",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -44,12 +46,15 @@ func Command() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder for the data (default: a temporary one)")
 	f.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	f.BoolVar(&o.storyboard, "storyboard", false, "make a short film of several shots, with a worker killed without notice")
+	f.StringVar(&o.provider, "provider", "", "make the video at the fake of a hosted provider, such as fake-veo")
 	f.StringVar(&o.prompt, "prompt", demoPrompt, "what the video should show")
 	f.StringVar(&o.model, "model", "testcard", "testcard, or tiny-ltx: LTX-Video with tiny random weights, which the demo makes")
 	f.StringVar(&o.python, "python", "python3", "the Python for tiny-ltx, with reelay-runtime and reelay-diffusers")
 	f.StringVarP(&o.output, "output", "o", "video.mp4", "file to store the video in; replaced if it exists")
 	cmd.MarkFlagsMutuallyExclusive("storyboard", "prompt")
 	cmd.MarkFlagsMutuallyExclusive("storyboard", "model")
+	cmd.MarkFlagsMutuallyExclusive("provider", "storyboard")
+	cmd.MarkFlagsMutuallyExclusive("provider", "model")
 	return cmd
 }
 
@@ -104,14 +109,21 @@ func (o *demoOptions) show(ctx context.Context, d *progress.Display, stack *subs
 	if err != nil {
 		return err
 	}
-	d.Note("Starting PostgreSQL, Redis, an object store, the API and two workers …")
-	if err := stack.start(ctx, append(video.up, "--agents", strconv.Itoa(demoAgents)), env); err != nil {
+	agents, with := demoAgents, "two workers"
+	if o.provider != "" {
+		agents, with = 0, "the fake of a provider"
+	}
+	d.Note("Starting PostgreSQL, Redis, an object store, the API and " + with + " …")
+	if err := stack.start(ctx, append(video.up, "--agents", strconv.Itoa(agents)), env); err != nil {
 		return err
 	}
 	d.Note(fmt.Sprintf("Ready after %.1f s at %s", time.Since(began).Seconds(), stack.Endpoint))
 	show, err := newDemo(stack.Keys, d, video)
 	if err != nil {
 		return err
+	}
+	if o.provider != "" {
+		return (&providerDemo{demo: *show}).run(ctx, o.prompt, o.output)
 	}
 	if o.storyboard {
 		return (&filmDemo{demo: *show}).run(ctx, o.output)
@@ -150,26 +162,32 @@ func newDemo(keys credentials.Keys, d *progress.Display, video *demoVideo) (*dem
 }
 
 func (d *demo) run(ctx context.Context, prompt, path string) error {
+	job, err := d.follow(ctx, prompt, d.scene)
+	if err != nil {
+		return err
+	}
+	return d.finale(ctx, job, path)
+}
+
+// follow submits the job and follows it until it has completed, with a scene for each of its states.
+func (d *demo) follow(ctx context.Context, prompt string, scene func(context.Context, *client.Job) error) (*client.Job, error) {
 	params := input.Fields{}
 	for name, value := range d.video.params {
 		if err := params.Set(name, value); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	submission, err := d.client.SubmitJob(ctx, client.SubmitJobInput{Model: d.video.model, Prompt: &prompt, Params: params.Message()})
 	if err != nil {
-		return connect.WithAdvice(err)
+		return nil, connect.WithAdvice(err)
 	}
 	d.job = submission.Job.Id
 	d.display.Note(fmt.Sprintf("\nPrompt: %s\nJob:    %s\n", output.Clean(prompt), d.job))
-	job, err := progress.Follow(ctx, d.client, d.job, d.display, func(job *client.Job) error { return d.scene(ctx, job) })
+	job, err := progress.Follow(ctx, d.client, d.job, d.display, func(job *client.Job) error { return scene(ctx, job) })
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := progress.Ending(job); err != nil {
-		return err
-	}
-	return d.finale(ctx, job, path)
+	return job, progress.Ending(job)
 }
 
 // scene handles each state of the job: it preempts the worker in the middle and then
@@ -182,35 +200,48 @@ func (d *demo) scene(ctx context.Context, job *client.Job) error {
 		}
 		return err
 	}
-	history, err := d.client.JobHistory(ctx, d.job)
-	if err != nil {
-		return connect.WithAdvice(err)
-	}
-	if err := d.printEvents(ctx, history); err != nil {
+	if err := d.aftermath(ctx); err != nil {
 		return err
 	}
 	return d.display.Job(job)
 }
 
-func (d *demo) preempt(ctx context.Context) error {
-	worker, err := d.worker(ctx)
-	if err != nil {
-		return err
-	}
+// aftermath prints what has happened to the job since the notice, as far as it was not printed.
+func (d *demo) aftermath(ctx context.Context) error {
 	history, err := d.client.JobHistory(ctx, d.job)
 	if err != nil {
 		return connect.WithAdvice(err)
 	}
-	for _, edge := range history.Events.Edges {
-		d.lastSeq = edge.Node.Seq
+	return d.printEvents(ctx, history)
+}
+
+func (d *demo) preempt(ctx context.Context) error {
+	worker, err := d.victim(ctx)
+	if err != nil {
+		return err
 	}
-	d.noticed = time.Now()
 	if _, err := d.operator.PreemptWorker(ctx, worker.Id, demoNotice); err != nil {
 		return connect.WithAdvice(err)
 	}
-	d.preempted = worker.Id
 	d.story(d.noticed, "worker %s is preempted: it has %.0f s left", d.names[worker.Id], demoNotice.Seconds())
 	return nil
+}
+
+// victim returns the worker that holds the job, which is preempted or killed now. aftermath prints what happens from now on.
+func (d *demo) victim(ctx context.Context) (*client.Worker, error) {
+	worker, err := d.worker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	history, err := d.client.JobHistory(ctx, d.job)
+	if err != nil {
+		return nil, connect.WithAdvice(err)
+	}
+	for _, edge := range history.Events.Edges {
+		d.lastSeq = edge.Node.Seq
+	}
+	d.noticed, d.preempted = time.Now(), worker.Id
+	return worker, nil
 }
 
 // worker returns the worker that holds the job, and records the names of all workers.
@@ -221,7 +252,7 @@ func (d *demo) worker(ctx context.Context) (*client.Worker, error) {
 	}
 	var holder *client.Worker
 	for _, edge := range page.Edges {
-		d.names[edge.Node.Id] = output.Clean(edge.Node.ProviderInstanceId)
+		d.name(&edge.Node)
 		if job := edge.Node.CurrentJob; job != nil && job.Id == d.job {
 			holder = &edge.Node
 		}

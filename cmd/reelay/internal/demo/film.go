@@ -77,11 +77,7 @@ const filmEvery = 200 * time.Millisecond
 // scene kills the worker of the first shot that is half-way, and then tells what happens to the shot.
 func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 	if d.shot != "" {
-		history, err := d.client.JobHistory(ctx, d.job)
-		if err != nil {
-			return connect.WithAdvice(err)
-		}
-		return d.printEvents(ctx, history)
+		return d.aftermath(ctx)
 	}
 	i := slices.IndexFunc(w.Jobs, func(n client.WorkflowNode) bool {
 		_, isShot := storyboard.ShotKey(n.Key)
@@ -92,18 +88,11 @@ func (d *filmDemo) scene(ctx context.Context, w *client.WorkflowDetail) error {
 		return nil
 	}
 	d.job = w.Jobs[i].Job.Id
-	worker, err := d.worker(ctx)
+	worker, err := d.victim(ctx)
 	if err != nil {
 		return err
 	}
-	history, err := d.client.JobHistory(ctx, d.job)
-	if err != nil {
-		return connect.WithAdvice(err)
-	}
-	for _, edge := range history.Events.Edges {
-		d.lastSeq = edge.Node.Seq
-	}
-	d.shot, d.preempted, d.noticed = w.Jobs[i].Key, worker.Id, time.Now()
+	d.shot = w.Jobs[i].Key
 	if _, err := d.operator.TerminateWorker(ctx, worker.Id); err != nil {
 		return connect.WithAdvice(err)
 	}

@@ -59,8 +59,20 @@ func (d *demo) nameOf(ctx context.Context, worker string) (string, error) {
 	if err != nil {
 		return "", connect.WithAdvice(err)
 	}
-	d.names[worker] = output.Clean(w.ProviderInstanceId)
-	return d.names[worker], nil
+	return d.name(w), nil
+}
+
+// name returns the name of a worker: its machine, with the worker's number on it if it is not the first.
+func (d *demo) name(w *client.Worker) string {
+	if name, known := d.names[w.Id]; known {
+		return name
+	}
+	name := output.Clean(w.ProviderInstanceId)
+	if w.Slot > 0 {
+		name += fmt.Sprintf(" no. %d", w.Slot+1)
+	}
+	d.names[w.Id] = name
+	return name
 }
 
 // check returns every deviation from what the demo promises.

@@ -28,6 +28,9 @@ type demoVideo struct {
 
 // video returns the video of the model that was chosen.
 func (o *demoOptions) video() (*demoVideo, error) {
+	if o.provider != "" {
+		return providerVideo(o.provider)
+	}
 	switch o.model {
 	case "testcard":
 		return &demoVideo{

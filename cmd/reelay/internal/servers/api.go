@@ -10,14 +10,17 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/reelay/reelay/adapters/identity"
 	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/graph"
@@ -34,10 +37,12 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/backlog"
+	"github.com/reelay/reelay/web/comfyapi"
 	"github.com/reelay/reelay/web/console"
 	"github.com/reelay/reelay/web/console/apidocs"
 	"github.com/reelay/reelay/web/console/system"
 	"github.com/reelay/reelay/web/door"
+	"github.com/reelay/reelay/web/hooks"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/spf13/cobra"
@@ -51,12 +56,13 @@ var errNoQuery = errors.New("`reelay api` runs the server: send a query with `re
 
 // APICommand returns `reelay api`.
 func APICommand() *cobra.Command {
-	cfg := readConfig()
+	cfg := settings.Read()
 	cmd := &cobra.Command{
 		Use:   "api",
 		Short: "Serve the API and the console",
 		Long: "Serves GraphQL, the console and links to objects. It is stateless: run as many processes as you need.\n" +
-			"On SIGTERM it finishes open requests and ends streams, so that clients reconnect elsewhere, within 10 s.\n" +
+			"On SIGTERM it serves on for REELAY_STOP_DELAY_SECONDS. Then it finishes open requests and ends streams, so that clients\n" +
+			"reconnect elsewhere, within 10 s.\n" +
 			"Needs DATABASE_URL, REDIS_URL, REELAY_STORE and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -65,23 +71,23 @@ func APICommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cfg.need(); err != nil {
+			if err := cfg.Need(); err != nil {
 				return err
 			}
-			cfg.setUpLog()
-			listener, err := listen(cfg.listen)
+			cfg.SetUpLog()
+			listener, err := front.Listen(cfg.Listen)
 			if err != nil {
 				return err
 			}
-			publicURL := cfg.publicURL
+			publicURL := cfg.PublicURL
 			if publicURL == "" {
-				publicURL = cfg.tls.scheme() + reachable(listener.Addr())
+				publicURL = cfg.TLS.Scheme() + front.Reachable(listener.Addr())
 			}
 			slog.InfoContext(cmd.Context(), "api runs", "address", listener.Addr().String(), "url", publicURL, "version", version.Current().String())
 			return openAPI(cmd.Context(), cfg, listener, publicURL)
 		},
 	}
-	cfg.tls.addFlags(cmd.Flags())
+	cfg.TLS.AddFlags(cmd.Flags())
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if _, unknown := errors.AsType[*pflag.NotExistError](err); unknown {
 			return terminal.UsageError(cmd, fmt.Errorf("%w; %w", terminal.FlagError(cmd, err), errNoQuery))
@@ -93,23 +99,23 @@ func APICommand() *cobra.Command {
 
 // openAPI serves the API until ctx ends. Until its stores are available it answers that
 // it is not ready.
-func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL string) error {
-	ctx, stop := context.WithCancel(ctx)
+func openAPI(ctx context.Context, cfg settings.Config, listener net.Listener, publicURL string) error {
+	gate := front.NewGate(ctx)
+	ctx, stop := gate.Later(cfg.StopDelay)
 	defer stop()
-	gate := &gate{}
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
-		served <- serve(ctx, listener, cfg.tls, gate)
+		served <- front.Serve(ctx, listener, cfg.TLS, gate)
 	}()
-	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
+	cfg.Own = append(cfg.Own, front.AddressesOf(listener.Addr())...)
 	s, err := openStack(ctx, cfg, publicURL)
 	if err != nil {
 		stop()
 		return errors.Join(err, <-served)
 	}
 	defer s.Close()
-	gate.open(s.handler(publicURL))
+	gate.Open(s.handler(publicURL))
 	return s.api(ctx, served)
 }
 
@@ -117,31 +123,16 @@ func openAPI(ctx context.Context, cfg config, listener net.Listener, publicURL s
 func presenceOf(db *bun.DB, kind models.ProcessKind) *lease.Presence {
 	host, _ := os.Hostname() // operators see that it is unknown
 	return &lease.Presence{DB: db, Kind: kind, Version: version.Current().String(), Host: host,
-		Settings: lease.SafeSettings(recordedSettings())}
-}
-
-// gate passes requests to the API once it is open.
-type gate struct{ inside atomic.Pointer[http.Handler] }
-
-func (d *gate) open(inside http.Handler) { d.inside.Store(&inside) }
-
-// ServeHTTP implements http.Handler.
-func (d *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if inside := d.inside.Load(); inside != nil {
-		(*inside).ServeHTTP(w, r)
-		return
-	}
-	if r.URL.Path == "/healthz" {
-		_, _ = w.Write([]byte("ok\n"))
-		return
-	}
-	w.Header().Set("Retry-After", "2")
-	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
+		Settings: settings.Safe()}
 }
 
 // lookEvery is how often waiting lease calls look for queued jobs without a hint from Redis: within a
 // second after an operator resumes leases.
 const lookEvery = 900 * time.Millisecond
+
+// proveSoon is how soon an api process tries again whether the buckets enforce the terms of links, while
+// one does not answer.
+const proveSoon = 10 * time.Second
 
 // api runs the background work of an API process until ctx ends.
 func (s *stack) api(ctx context.Context, served <-chan error) error {
@@ -167,7 +158,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 	group.Go(func() error { return <-served })
 	group.Go(func() error {
 		<-ctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), front.DrainTime)
 		defer cancel()
 		_ = s.graphql.Close(drain) // streams that do not end are cut off
 		return nil
@@ -202,7 +193,7 @@ const (
 )
 
 func (s *stack) handler(publicURL string) http.Handler {
-	reads, base := s.readers(), s.cfg.hosts.base(publicURL)
+	reads, base := s.readers(), s.cfg.Hosts.Base(publicURL)
 	watcher := &watch.Watcher{DB: s.db, Jobs: reads.Jobs, Notifications: s.notifier.Notifications}
 	submitter := s.submitter()
 	submitter.Admission = submit.Admission{Rates: s.rates, Estimates: s.estimates, Observer: s.refusals}
@@ -212,54 +203,67 @@ func (s *stack) handler(publicURL string) http.Handler {
 	leaser.Checkpoints, leaser.Estimates = s.checkpoints, s.estimates
 
 	pages := console.New(console.Config{
-		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, SSO: s.cfg.sso.provider(publicURL),
-		Keys: s.keys(), Reads: reads, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
-		Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(),
+		Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, Budgets: &budget.Budgets{DB: s.db},
+		Eraser: s.eraser(),
+		SSO:    s.cfg.SSO.Provider(publicURL),
+		Keys:   s.keys(), Reads: reads, Watcher: watcher, Submitter: submitter, Canceller: canceller, Deleter: s.deleter(), Operator: operator,
+		Registry: s.registry, Fleet: s.fleetOperator(), Pools: s.pools(), Engines: s.engines(), Providers: &hosted.Accounts{DB: s.db},
+		Prices:      s.prices(),
 		DeadLetters: s.deadLetters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.consoleName,
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.ConsoleName,
 		ObjectsOrigin: s.objects.Origin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
+	webhooks := &hosted.Webhooks{DB: s.db, Notifications: s.notifier.Notifications, Keys: s.linkKeys, URL: publicURL,
+		Observe: s.metrics.ProviderWebhook}
 	keys := &auth.KeyWatch{Authenticate: (&auth.KeyCache{Authenticate: s.keys().Authenticate}).Get}
 	large := httpguard.NewLargeBodies(largeAtOnce, largeEach, largeWait)
 	restAPI := rest.New(rest.Config{
 		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reads: reads, Watcher: watcher, Pools: s.pools(),
+		Budgets:  &budget.Budgets{DB: s.db},
 		Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
 		Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{
 		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Shares: reads.Shares, Models: s.videoModels,
-		VideosKept: s.cfg.retention.Videos, Inputs: s.inputs(),
+		VideosKept: s.cfg.Retention.Videos, Inputs: s.inputs(),
+	})
+	comfyAPI := comfyapi.New(comfyapi.Config{
+		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reads: reads, Watcher: watcher, Base: base,
+		OutputsKept: s.cfg.Retention.Videos,
 	})
 	s.graphql = graph.New(&graph.Resolver{
 		Submitter: submitter, Canceller: canceller, Reads: reads, Watcher: watcher, Operator: operator, Fleet: s.fleetOperator(),
-		Pools: s.pools(), Leaser: leaser,
+		Pools: s.pools(), Engines: s.engines(), Providers: &hosted.Accounts{DB: s.db}, Prices: s.prices(), ProviderWebhooks: webhooks, Leaser: leaser,
 		Deleter:   s.deleter(),
 		Attempts:  lease.NewAttempts(s.workers, s.objects, s.catalogue, leaser),
 		Retrier:   s.retrier(),
 		Registrar: &fleet.Registrar{DB: s.workers, Catalogue: s.catalogue, Notifier: s.notifier},
-		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier},
+		Keys:      s.keys(), Members: s.members(), Accounts: &auth.Accounts{DB: s.db, Notifier: s.notifier}, Budgets: &budget.Budgets{DB: s.db},
+		Eraser:   s.eraser(),
 		Registry: s.registry, DeadLetters: s.deadLetters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
 		Examine: s.examine, RedisVersion: s.redisVersion,
-	}, keys, graph.Options{HideSchema: s.cfg.introspection == "off", Shared: s.cfg.origins.include, Base: base, Large: large,
+	}, keys, graph.Options{HideSchema: s.cfg.Introspection == "off", Shared: s.cfg.Origins.Include, Base: base, Large: large,
 		Machines: s.machines(publicURL)})
 
-	shared := s.cfg.origins.share
+	shared := s.cfg.Origins.Share
 	mux := http.NewServeMux()
 	mux.Handle("/graphql", explored(pages, shared(s.graphql)))
 	mux.Handle("/objects/", s.objects.Handler())
+	mux.Handle(hooks.Pattern, hooks.Handler(webhooks))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
 	mux.Handle("/", pages)
-	return s.metrics.Timed(routeOf, s.cfg.hosts.only(publicURL, traced(noLoop(byPrefix(shared(restAPI), shared(videosAPI), mux)))))
+	all := byPrefix(shared(restAPI), shared(videosAPI), shared(comfyAPI), mux)
+	return s.metrics.Timed(routeOf, s.cfg.Hosts.Only(publicURL, traced(noLoop(all))))
 }
 
 // machines returns what verifies the identity of machines, or nil if none may register by it.
 func (s *stack) machines(publicURL string) func(context.Context, string) (*jobs.Machine, error) {
-	config := s.cfg.machines
+	config := s.cfg.Machines
 	if len(config.Projects) == 0 {
 		return nil
 	}
@@ -284,11 +288,13 @@ func noLoop(next http.Handler) http.Handler {
 // with a page and another address: //api/v1/jobs, /v1/x/../videos, /api. They say
 // in their own words that there is no such path. The page about the REST API is the
 // console's.
-func byPrefix(restAPI, videosAPI, others http.Handler) http.Handler {
+func byPrefix(restAPI, videosAPI, comfyAPI, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); {
 		case r.URL.Path == "/api/docs":
 			others.ServeHTTP(w, r)
+		case front.OfComfy(r.URL.Path):
+			comfyAPI.ServeHTTP(w, r)
 		case first == "api":
 			restAPI.ServeHTTP(w, r)
 		case first == "v1":
@@ -312,7 +318,7 @@ func explored(pages, api http.Handler) http.Handler {
 
 // scraped requires the key of an operator or viewer, unless the metrics are configured as open.
 func (s *stack) scraped(inside http.Handler) http.Handler {
-	if s.cfg.metricsOpen {
+	if s.cfg.MetricsOpen {
 		return inside
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

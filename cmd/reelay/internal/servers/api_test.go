@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/jobs"
@@ -56,7 +57,7 @@ func TestHandler(t *testing.T) {
 		require.Equal(t, "Bearer", get("/metrics", "").Header.Get("WWW-Authenticate"))
 
 		unlocked := *s.stack
-		unlocked.cfg.metricsOpen = true
+		unlocked.cfg.MetricsOpen = true
 		handler = unlocked.handler("http://127.0.0.1:8080")
 		require.Equal(t, http.StatusOK, get("/metrics", "").StatusCode)
 	})
@@ -70,7 +71,7 @@ func TestHandler(t *testing.T) {
 			"/api/v1/jobs/%00": "application/problem+json", "/api/v1/jobs/;a=b": "application/problem+json",
 			"/api/./v1/jobs": "application/problem+json",
 			"//v1/videos":    "application/json", "/v1/videos//": "application/json", "/v1/../v1/videos": "application/json",
-			"/v1": "application/json",
+			"/v1": "application/json", "/api/v2/": "application/json", "/api/v2/jobs//": "application/json", "/comfy/x": "application/json",
 		} {
 			answer := get(path, keys[access.RoleClient])
 
@@ -91,7 +92,7 @@ func TestHandler(t *testing.T) {
 
 	t.Run("AnswersOnlyToItsConfiguredHosts", func(t *testing.T) {
 		named := *s.stack
-		named.cfg.hosts = hosts{"reelay.example"}
+		named.cfg.Hosts = front.Hosts{"reelay.example"}
 		handler := named.handler("http://127.0.0.1:8080")
 		for _, path := range []string{"/", "/login", "/graphql", "/api/queue/stats", "/v1/videos", "/objects/x", "/metrics",
 			"/static/console.css"} {
@@ -107,7 +108,7 @@ func TestHandler(t *testing.T) {
 	})
 
 	t.Run("RefusesWebhooksToItself", func(t *testing.T) {
-		for _, path := range []string{"/graphql", "/api/v1/videos", "/v1/videos"} {
+		for _, path := range []string{"/graphql", "/api/v1/videos", "/v1/videos", "/api/v2/jobs"} {
 			request := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
 			request.Header.Set("User-Agent", webhook.UserAgent)
 			request.Header.Set("Webhook-Id", "msg_1")
@@ -120,8 +121,8 @@ func TestHandler(t *testing.T) {
 
 	t.Run("DoesNotCallItself", func(t *testing.T) {
 		cfg := s.cfg
-		cfg.outbound.AllowLoopback = true
-		cfg.own = []string{"[::]:9998"}
+		cfg.Outbound.AllowLoopback = true
+		cfg.Own = []string{"[::]:9998"}
 		own, err := openStack(t.Context(), cfg, "https://reelay.example")
 		require.NoError(t, err)
 		defer own.Close()
@@ -132,7 +133,7 @@ func TestHandler(t *testing.T) {
 		params := json.RawMessage(`{"referenceImage": "https://reelay.example/objects/a.png"}`)
 		_, _, err = own.submitter().Submit(t.Context(), caller, submit.Submission{Model: "testcard", Prompt: "x", Params: params})
 		require.ErrorContains(t, err, "leads to Reelay itself")
-		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", cfg.redisHosts()[0]} {
+		for _, address := range []string{"127.0.0.1:9998", "localhost:9998", "[::1]:9998", cfg.RedisHosts()[0]} {
 			_, _, err = own.webhooks().CreateEndpoint(t.Context(), caller, "http://"+address+"/", webhooks.FormatStandard, nil)
 			require.ErrorContains(t, err, "leads to Reelay itself", address)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
@@ -96,7 +97,7 @@ func BackupCommand() *cobra.Command {
 const partly = ".part"
 
 // writeBackup writes a backup into a new folder, which has its name only once it is whole.
-func writeBackup(ctx context.Context, cfg config, folder string, progress io.Writer) (*backup, error) {
+func writeBackup(ctx context.Context, cfg settings.Config, folder string, progress io.Writer) (*backup, error) {
 	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(errors.New("it exists: name a new folder"), err)
 	}
@@ -104,8 +105,8 @@ func writeBackup(ctx context.Context, cfg config, folder string, progress io.Wri
 	if err := errors.Join(os.RemoveAll(part), os.MkdirAll(filepath.Dir(part), 0o755), os.Mkdir(part, 0o700)); err != nil {
 		return nil, err
 	}
-	made := &backup{Version: version.Current().String(), Store: cfg.objects.places.Place.String(), SHA256: map[string]string{}}
-	err := openOnce(ctx, cfg.databaseURL, func(db *bun.DB) (err error) {
+	made := &backup{Version: version.Current().String(), Store: cfg.Objects.Places.Place.String(), SHA256: map[string]string{}}
+	err := openOnce(ctx, cfg.DatabaseURL, func(db *bun.DB) (err error) {
 		made.At, err = postgres.Now(ctx, db)
 		return err
 	})
@@ -113,11 +114,15 @@ func writeBackup(ctx context.Context, cfg config, folder string, progress io.Wri
 		return nil, err
 	}
 	fmt.Fprintln(progress, "dumping the database")
-	dump := []string{"--format=custom", "--no-owner", "--no-privileges", "--file=" + filepath.Join(part, databaseFile)}
-	if err := runPostgres(ctx, "pg_dump", cfg.databaseURL, dump...); err != nil {
+	dump, err := newPostgresOn(ctx, cfg.DatabaseURL, "pg_dump", "--format=custom", "--no-owner", "--no-privileges",
+		"--file="+filepath.Join(part, databaseFile))
+	if err != nil {
 		return nil, err
 	}
-	store, err := cfg.objects.open(ctx, blob.OneKey(make([]byte, 32)), nil) // a backup gives no links away
+	if err := dump.explain(dump.Run()); err != nil {
+		return nil, err
+	}
+	store, err := cfg.Objects.Open(ctx, blob.OneKey(make([]byte, 32)), nil, nil) // a backup gives no links away
 	if err != nil {
 		return nil, err
 	}
@@ -192,27 +197,47 @@ func openOnce(ctx context.Context, databaseURL string, do func(*bun.DB) error) e
 	return do(db)
 }
 
-// runPostgres runs a program of PostgreSQL on a database. The password is passed in the environment: a command
-// line shows in the list of processes.
-func runPostgres(ctx context.Context, program, databaseURL string, args ...string) error {
-	path, err := localstack.PostgresProgram(program)
+// postgresProgram is a call of a program of PostgreSQL.
+type postgresProgram struct {
+	*exec.Cmd
+	name string
+	said bytes.Buffer
+}
+
+// newPostgres returns a call of a program of PostgreSQL.
+func newPostgres(ctx context.Context, name string, args ...string) (*postgresProgram, error) {
+	path, err := localstack.PostgresProgram(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	p := &postgresProgram{Cmd: exec.CommandContext(ctx, path, args...), name: name}
+	p.Cancel = func() error { return p.Process.Signal(os.Interrupt) }
+	p.WaitDelay = 10 * time.Second
+	p.Stderr = &p.said
+	return p, nil
+}
+
+// newPostgresOn is newPostgres for a program that connects to a database. The password is passed in the
+// environment: a command line shows in the list of processes.
+func newPostgresOn(ctx context.Context, databaseURL, name string, args ...string) (*postgresProgram, error) {
 	at, environment, err := libpq(databaseURL)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, path, append(args, "--dbname="+at)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = append(os.Environ(), environment...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(said.String()))
+	p, err := newPostgres(ctx, name, append(args, "--dbname="+at)...)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	p.Env = append(os.Environ(), environment...)
+	return p, nil
+}
+
+// explain adds what the program said to an error of Run or Wait.
+func (p *postgresProgram) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s", p.name, err, strings.TrimSpace(p.said.String()))
 }
 
 // ofLibpq are the parameters of a URL that PostgreSQL's programs know. The others are of Reelay's library.

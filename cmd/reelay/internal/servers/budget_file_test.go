@@ -17,18 +17,18 @@ import (
 type budgets struct {
 	path    string
 	preface []string // the lines before the first operation
-	all     []*budget
+	all     []*allowance
 }
 
-// budget is what one operation is allowed to cost.
-type budget struct {
+// allowance is what one operation is allowed to cost.
+type allowance struct {
 	name  string
 	notes []string // lines about the operation as a whole
 	figures
 	buys map[string]string // what a figure buys
 }
 
-// inMemory are the figures of Go's memory, which the race detector changes.
+// inMemory are the figures of Go's memory, to which something else in the process may add.
 var inMemory = map[string]bool{"allocations": true, "allocated bytes": true}
 
 // tolerances are the shares by which figures may differ that are not exact: sizes of rows and buffers vary.
@@ -45,18 +45,18 @@ const pageTolerance = 0.3
 const idleTolerance, idleSlack = 0.5, 5
 
 // exceeds reports whether a figure is above its budget, and undercuts whether it is below.
-func (b *budget) exceeds(figure string, cost int64) bool {
+func (b *allowance) exceeds(figure string, cost int64) bool {
 	return float64(cost-b.figures[figure]) > b.margin(figure)
 }
 
-func (b *budget) undercuts(figure string, cost int64) bool {
+func (b *allowance) undercuts(figure string, cost int64) bool {
 	if b.idle() { // the machine may have been busy
 		return 2*cost < b.figures[figure]
 	}
 	return float64(b.figures[figure]-cost) > b.margin(figure)
 }
 
-func (b *budget) margin(figure string) float64 {
+func (b *allowance) margin(figure string) float64 {
 	if b.idle() {
 		return idleSlack + idleTolerance*float64(b.figures[figure])
 	}
@@ -72,7 +72,7 @@ func (b *budget) margin(figure string) float64 {
 }
 
 // idle reports whether the operation is an idle process. On a busy machine it does less.
-func (b *budget) idle() bool { return strings.HasPrefix(b.name, idlePrefix) }
+func (b *allowance) idle() bool { return strings.HasPrefix(b.name, idlePrefix) }
 
 var (
 	operationLine = regexp.MustCompile(`^(\w[^:#]*):$`)
@@ -88,7 +88,7 @@ func readBudgets(t *testing.T, path string) *budgets {
 		operation, figure := operationLine.FindStringSubmatch(line), figureLine.FindStringSubmatch(line)
 		switch {
 		case operation != nil:
-			f.all = append(f.all, &budget{name: operation[1], figures: figures{}, buys: map[string]string{}})
+			f.all = append(f.all, &allowance{name: operation[1], figures: figures{}, buys: map[string]string{}})
 		case len(f.all) == 0:
 			f.preface = append(f.preface, line)
 		case figure != nil:
@@ -106,8 +106,8 @@ func readBudgets(t *testing.T, path string) *budgets {
 }
 
 // of returns the budget of an operation, or nil.
-func (f *budgets) of(name string) *budget {
-	if i := slices.IndexFunc(f.all, func(b *budget) bool { return b.name == name }); i >= 0 {
+func (f *budgets) of(name string) *allowance {
+	if i := slices.IndexFunc(f.all, func(b *allowance) bool { return b.name == name }); i >= 0 {
 		return f.all[i]
 	}
 	return nil
@@ -115,19 +115,19 @@ func (f *budgets) of(name string) *budget {
 
 // set replaces the figures that do not fit by those that were counted. The texts stay.
 func (f *budgets) set(costs []cost) {
-	f.all = slices.DeleteFunc(f.all, func(b *budget) bool {
+	f.all = slices.DeleteFunc(f.all, func(b *allowance) bool {
 		return !slices.ContainsFunc(costs, func(c cost) bool { return c.name == b.name })
 	})
 	for _, c := range costs {
 		b := f.of(c.name)
 		if b == nil {
-			b = &budget{name: c.name, figures: figures{}, buys: map[string]string{}}
+			b = &allowance{name: c.name, figures: figures{}, buys: map[string]string{}}
 			f.all = append(f.all, b)
 		}
 		for _, figure := range figureNames {
 			_, known := b.figures[figure]
 			differs := b.exceeds(figure, c.figures[figure]) || b.undercuts(figure, c.figures[figure])
-			if !known || differs && !(raced && inMemory[figure]) {
+			if !known || differs {
 				b.figures[figure] = c.figures[figure]
 			}
 		}
@@ -168,7 +168,7 @@ func (f *budgets) compare(costs []cost) (wrong []string) {
 		for _, figure := range figureNames {
 			counted, budget := c.figures[figure], b.figures[figure]
 			differs := b.exceeds(figure, counted) || b.undercuts(figure, counted) && !b.idle()
-			if !differs || raced && inMemory[figure] {
+			if !differs {
 				continue
 			}
 			line := fmt.Sprintf("%s: %d %s, %+d (budget %d", c.name, counted, figure, counted-budget, budget)

@@ -9,9 +9,12 @@ import (
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/adapters/tasks"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/alert"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/history"
+	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/prices"
 	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/features/webhook"
@@ -37,15 +40,15 @@ func ControlCommand() *cobra.Command {
 			"Needs DATABASE_URL, REDIS_URL, REELAY_STORE and REELAY_SECRETS_FILE; see docs/operators/configuration.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := readConfig()
-			if err := cfg.need(); err != nil {
+			cfg := settings.Read()
+			if err := cfg.Need(); err != nil {
 				return err
 			}
-			if cfg.objects.ownLinks() && cfg.publicURL == "" {
+			if cfg.Objects.OwnLinks() && cfg.PublicURL == "" {
 				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks need it")
 			}
-			cfg.setUpLog()
-			s, err := openStack(cmd.Context(), cfg, cfg.publicURL)
+			cfg.SetUpLog()
+			s, err := openStack(cmd.Context(), cfg, cfg.PublicURL)
 			if err != nil {
 				return err
 			}
@@ -63,6 +66,7 @@ const (
 	silentEvery  = 15 * time.Second
 	overdueEvery = 10 * time.Second
 	expireEvery  = time.Second
+	budgetsEvery = time.Second
 	retryEvery   = time.Second
 	sweepEvery   = 5 * time.Second
 	mendEvery    = time.Second
@@ -81,6 +85,7 @@ const (
 	bulkEvery       = time.Second
 	bulkSweepEvery  = time.Minute
 	promoteEvery    = 5 * time.Second
+	rerouteEvery    = 5 * time.Second
 	learnEvery      = 5 * time.Second
 	learnRest       = time.Minute
 	analyzeEvery    = 5 * time.Second
@@ -96,18 +101,20 @@ func (s *stack) control(ctx context.Context) error {
 	readier := &pass.Readier{DB: s.db, Notifier: s.notifier}
 	bulk := s.bulk()
 	promoter := &pass.Promoter{DB: s.db, Notifier: s.notifier}
-	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers(), Policy: s.cfg.scaling}
-	quarantiner := &fleet.Quarantiner{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+	rerouter := &pass.Rerouter{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
+	scaler := &fleet.Scaler{DB: s.db, Notifier: s.notifier, Providers: s.cfg.Providers(), Policy: s.cfg.Scaling}
+	quarantiner := &fleet.Quarantiner{DB: s.db, Notifier: s.notifier, Providers: s.cfg.Providers()}
 	yielder := &fleet.Yielder{DB: s.db, Notifier: s.notifier, Catalogue: s.catalogue}
 
 	adviser := &fleet.Adviser{DB: s.db, Providers: scaler.Providers}
-	follower := &prices.Follower{DB: s.db, Sources: s.cfg.priceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}
-	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.retention}
+	applier := &hosted.Applier{DB: s.db, Limits: s.cfg.Limits}
+	follower := &prices.Follower{DB: s.db, Sources: s.cfg.PriceSources, Claim: (&periodic.Periods{DB: s.db}).Claim}
+	upkeep := &upkeep.Upkeep{DB: s.db, Objects: s.objects, Keep: s.cfg.Retention}
 
 	publisher := tasks.NewPublisher(s.queue)
 	defer publisher.Close()
-	deliverer := webhook.NewDeliverer(s.db, s.sealer, wire.New(s.readers()), webhook.NewSender(s.cfg.outbound), s.cfg.publicURL)
-	deliverer.Observe, deliverer.Objects, deliverer.Buckets = s.metrics.Webhook, s.objects, blob.Customers{Policy: s.cfg.outbound}
+	deliverer := webhook.NewDeliverer(s.db, s.sealer, wire.New(s.readers()), webhook.NewSender(s.cfg.Outbound), s.cfg.PublicURL)
+	deliverer.Observe, deliverer.Objects, deliverer.Buckets = s.metrics.Webhook, s.objects, blob.Customers{Policy: s.cfg.Outbound}
 	relay := &pass.Relay{DB: s.db, Publish: publisher.Publish}
 
 	notifier := &alert.Sender{Desk: s.alerts(), History: &history.Timeline{DB: s.db}}
@@ -140,6 +147,7 @@ func (s *stack) control(ctx context.Context) error {
 		// Apart, so that slow submits never delay the decision on slots.
 		{Name: "decide on slots", On: models.WorkSchedules, Run: schedules.Decide},
 		{Name: "fire slots", On: models.WorkSlots, Run: schedules.Fire},
+		{Name: "approvals", On: models.WorkApprovals, Run: workflows.Approvals},
 		{Name: "deliver webhooks", On: models.WorkWebhooks, Pause: deliverPause, Run: woken(deliverer.Wake)},
 		{Name: "fetch images", On: models.WorkFetches, Run: woken(fetches.Send)},
 		{Name: "relay the outbox", On: models.WorkOutbox, Pause: relayPause, Run: relay.Pass},
@@ -148,12 +156,15 @@ func (s *stack) control(ctx context.Context) error {
 		{Name: "overdue", On: models.WorkLeases, Every: overdueEvery, Run: reaper.Overdue},
 		{Name: "expire", On: models.WorkExpiring, Every: expireEvery, Run: releaser.Expire},
 		{Name: "slack", On: models.WorkSlack, Every: expireEvery, Run: releaser.Slack},
+		{Name: "budgets", On: models.WorkBudgets, Every: budgetsEvery, Run: (&pass.Purser{DB: s.db, Notifier: s.notifier}).Pass},
 		{Name: "retry parents", On: models.WorkParents, Every: retryEvery, Run: workflows.RetryParents},
 		{Name: "finish cancels", On: models.WorkCancels, Every: retryEvery, Run: workflows.FinishCancels},
 		{Name: "bulk", On: models.WorkBulk, Every: bulkEvery, Run: bulk.Pass},
+		{Name: "delete accounts", On: models.WorkErasures, Every: erase.Every, Run: s.eraser().Pass},
 		{Name: "alert notices", On: models.WorkNotices, Every: alert.NotifyEvery, Run: notifier.Pass},
 		{Name: "delete objects", On: models.WorkDeletions, Every: objectsEvery, Run: upkeep.DeleteObjects},
 		{Name: "promote", On: models.WorkQueue, Every: promoteEvery, Run: promoter.Promote},
+		{Name: "reroute", On: models.WorkQueue, Every: rerouteEvery, Run: rerouter.Reroute},
 		{Name: "yield", On: models.WorkQueue, Every: yieldEvery, Run: yielder.Yield},
 		{Name: "learn", On: models.WorkJobs, Every: learnEvery, Rest: learnRest, Run: (&lease.Learner{DB: s.db}).Learn},
 		{Name: "analyze", On: models.WorkJobs, Every: analyzeEvery, Rest: analyzeRest, Run: upkeep.Analyze},
@@ -164,6 +175,7 @@ func (s *stack) control(ctx context.Context) error {
 		{Name: "silent", Every: silentEvery, Run: reaper.Silent},
 		{Name: "reconcile", Every: tasks.ReconcileEvery, Run: publisher.Reconcile},
 		{Name: "advice", Every: fleet.AdviseEvery, Run: uncounted(adviser.Pass)},
+		{Name: "provider limits", Every: hosted.LimitsEvery, Run: uncounted(applier.Pass)},
 		{Name: "prices", Every: prices.Every, Run: uncounted(follower.Pass)},
 		{Name: "find orphans", Every: objectsEvery, Run: upkeep.FindOrphans},
 		{Name: "review artifacts", Every: objectsEvery, Run: upkeep.ReviewArtifacts},
@@ -171,15 +183,16 @@ func (s *stack) control(ctx context.Context) error {
 		{Name: "review inputs", Every: upkeepEvery, Run: upkeep.ReviewInputs},
 		{Name: "forget uploads", Every: upkeepEvery, Run: upkeep.ForgetUploads},
 		{Name: "forget jobs", Every: upkeepEvery, Run: upkeep.ForgetJobs},
+		{Name: "sum up days of the ledger", Every: upkeepEvery, Run: upkeep.CloseDays},
 		{Name: "forget the rest", Every: upkeepEvery, Run: upkeep.ForgetRest},
 		{Name: "keep events", Every: eventsEvery, Run: upkeep.KeepEvents},
 		{Name: "history", Every: history.Every, Run: (&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass},
-		{Name: "alerts", Every: alert.Every, Run: (&alert.Evaluator{DB: s.db, History: timeline, Config: s.cfg.alerts}).Pass},
+		{Name: "alerts", Every: alert.Every, Run: (&alert.Evaluator{DB: s.db, History: timeline, Config: s.cfg.Alerts}).Pass},
 		{Name: "alert digest", Every: upkeepEvery, Run: notifier.Digest},
 		{Name: "forget alerts", Every: eventsEvery, Run: notifier.Forget},
 		{Name: "forget slots", Every: upkeepEvery, Run: schedules.Forget},
 		{Name: "forget workflows", Every: upkeepEvery, Run: func(ctx context.Context) (int, error) {
-			return workflows.Forget(ctx, s.cfg.retention.Jobs)
+			return workflows.Forget(ctx, s.cfg.Retention.Jobs)
 		}},
 		{Name: "bulk sweep", Every: bulkSweepEvery, Run: bulk.Sweep},
 	}}

@@ -16,6 +16,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/cmd/reelay/internal/input"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
@@ -88,7 +89,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	if err != nil {
 		return nil, err
 	}
-	db, closeDB, err := postgres.OpenPatient(ctx, cfg.databaseURL, 4)
+	db, closeDB, err := postgres.OpenPatient(ctx, cfg.DatabaseURL, 4)
 	if _, refused := errors.AsType[*pgconn.ConnectError](err); refused && os.Getenv("DATABASE_URL") == "" {
 		return nil, fmt.Errorf("the PostgreSQL of `reelay up` does not answer: start it with `reelay up --data %s` (%w)", data, err)
 	}
@@ -104,12 +105,15 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 	objects, closeObjects := examinedObjects(ctx, cfg)
 	defer closeObjects()
 	others := []doctor.Examiner{s.redisExaminer(), objects}
+	if hook := cfg.Moderation.Hook(nil); hook != nil {
+		others = append(others, hook)
+	}
 	if withGCE {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 		if err != nil {
 			return nil, fmt.Errorf("list pools: %w", err)
 		}
-		others = append(others, &gce.Examiner{Provider: cfg.gceProvider(), Pools: pools})
+		others = append(others, &gce.Examiner{Provider: cfg.GCEProvider(), Pools: pools})
 	}
 	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: s.notifier.Index, Others: others}
 	return doctor.Examine(ctx, c)
@@ -128,7 +132,7 @@ func (s *stack) examine(ctx context.Context) ([]doctor.Finding, error) {
 
 // watchedExamination is examine for the console, which shows how far it is.
 func (s *stack) watchedExamination(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error) {
-	db, closeDB, err := postgres.OpenPatient(ctx, s.cfg.databaseURL, 2)
+	db, closeDB, err := postgres.OpenPatient(ctx, s.cfg.DatabaseURL, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +140,9 @@ func (s *stack) watchedExamination(ctx context.Context, progress func(done, of i
 	d := &doctor.Doctor{DB: db, Objects: s.objects, Index: s.notifier.Index, Others: []doctor.Examiner{s.objects}}
 	if s.redis != nil {
 		d.Others = append(d.Others, s.redisExaminer())
+	}
+	if s.moderation != nil {
+		d.Others = append(d.Others, s.moderation)
 	}
 	return d.Examine(ctx, doctor.Checkup{Progress: progress})
 }
@@ -147,8 +154,8 @@ type examinedStore interface {
 }
 
 // examinedObjects opens the object store. A store that cannot be opened is a finding.
-func examinedObjects(ctx context.Context, cfg config) (examinedStore, func()) {
-	store, err := cfg.objects.open(ctx, blob.OneKey(make([]byte, 32)), nil) // the doctor gives no links away
+func examinedObjects(ctx context.Context, cfg settings.Config) (examinedStore, func()) {
+	store, err := cfg.Objects.Open(ctx, blob.OneKey(make([]byte, 32)), nil, nil) // the doctor gives no links away
 	if err != nil {
 		return awayObjects{err}, func() {}
 	}
@@ -245,21 +252,21 @@ type stores struct {
 
 const storesFile = "stores.json"
 
-func (c *config) writeStores(data string) error {
+func writeStores(c settings.Config, data string) error {
 	return credentials.WritePrivate(filepath.Join(data, storesFile), stores{
-		DatabaseURL: c.databaseURL, RedisURL: c.redisURL, Store: c.objects.places.Place.String(), Checkpoints: c.objects.checkpoints,
-		EmulatorHost: c.objects.emulatorHost, AccessKey: c.objects.accessKey, SecretKey: c.objects.secretKey,
+		DatabaseURL: c.DatabaseURL, RedisURL: c.RedisURL, Store: c.Objects.Places.Place.String(), Checkpoints: c.Objects.Checkpoints,
+		EmulatorHost: c.Objects.EmulatorHost, AccessKey: c.Objects.AccessKey, SecretKey: c.Objects.SecretKey,
 	})
 }
 
 // findStores returns the configuration from the environment. Stores that it does not name
 // are those of the `up` that runs on the data folder.
-func findStores(data string) (config, error) {
-	cfg := readConfig()
-	if err := cfg.check(); err != nil {
+func findStores(data string) (settings.Config, error) {
+	cfg := settings.Read()
+	if err := cfg.Check(); err != nil {
 		return cfg, err
 	}
-	if cfg.databaseURL != "" && cfg.redisURL != "" && cfg.objects.named() {
+	if cfg.DatabaseURL != "" && cfg.RedisURL != "" && cfg.Objects.Named() {
 		return cfg, nil
 	}
 	path := filepath.Join(data, storesFile)
@@ -276,10 +283,10 @@ func findStores(data string) (config, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return cfg, fmt.Errorf("%s was not written by `reelay up`: %w; restart it", path, err)
 	}
-	cfg.databaseURL, cfg.redisURL = input.First(cfg.databaseURL, s.DatabaseURL), input.First(cfg.redisURL, s.RedisURL)
-	if !cfg.objects.named() {
-		cfg.objects = objectsConfig{store: s.Store, checkpoints: s.Checkpoints, emulatorHost: s.EmulatorHost, accessKey: s.AccessKey,
-			secretKey: s.SecretKey}
+	cfg.DatabaseURL, cfg.RedisURL = input.First(cfg.DatabaseURL, s.DatabaseURL), input.First(cfg.RedisURL, s.RedisURL)
+	if !cfg.Objects.Named() {
+		cfg.Objects = settings.Objects{Store: s.Store, Checkpoints: s.Checkpoints, EmulatorHost: s.EmulatorHost, AccessKey: s.AccessKey,
+			SecretKey: s.SecretKey}
 	}
-	return cfg, cfg.check()
+	return cfg, cfg.Check()
 }

@@ -3,7 +3,6 @@ package servers
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
@@ -36,7 +36,7 @@ func (s *strained) houseKey(t *testing.T, role access.Role) string {
 func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 	t.Parallel()
 	s := newStrained(t)
-	address, _, _ := serving(t, s.handler("http://127.0.0.1:8080").ServeHTTP)
+	address := servedAt(t, s.handler("http://127.0.0.1:8080"))
 	wrong := "Authorization: Bearer rl_live_x\r\n"
 	client, operator := "Authorization: Bearer "+s.houseKey(t, access.RoleClient)+"\r\n", "Authorization: Bearer "+
 		s.houseKey(t, access.RoleOperator)+"\r\n"
@@ -48,8 +48,9 @@ func TestServe_DoesNotWaitForUnreadBodies(t *testing.T) {
 		"POST /healthz\n": 404, "PUT /healthz\n": 404, "POST /nowhere\n": 404, "POST /logout\n": 303, "POST /jobs/new\n": 303,
 		"POST /graphql\n": 401, "POST /graphql\n" + wrong: 401, "PATCH /graphql\n" + client: 405, "POST /graphql\n" + client: 415,
 		"POST /api/v1/jobs\n": 401, "POST /api/v1/jobs\n" + client: 415, "POST /api/nowhere\n" + client: 404, "POST /v1/videos\n": 401,
-		"POST /v1/videos\n" + client: 415,
-		"PUT /objects/x\n":           403, "PUT /objects/\n": 400, "POST /objects/x\n": 405,
+		"POST /v1/videos\n" + client: 415, "POST /api/v2/jobs\n": 401, "POST /api/v2/assets\n" + client: 415,
+		"POST /api/v2/nowhere\n" + client: 404, "GET /api/v2/jobs\n" + client: 400,
+		"POST /hooks/providers/x\n": 404, "PUT /objects/x\n": 403, "PUT /objects/\n": 400, "POST /objects/x\n": 405,
 	} {
 		for _, body := range []string{"Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"} {
 			line, header, _ := strings.Cut(request, "\n")
@@ -126,6 +127,7 @@ func TestHandler_IdentifiesCallers(t *testing.T) {
 
 	for request, known := range map[string]bool{
 		"/graphql?query={viewer{role}}\n" + client: true, "/api/v1/jobs\n" + client: true, "/v1/videos\n" + client: true,
+		"/api/v2/assets/x\n" + client:                          true,
 		"/metrics\nAuthorization: Bearer " + operator + "\r\n": true, "/jobs\nCookie: " + login.Cookies()[0].String() + "\r\n": true, link +
 			"\n": true,
 		"/healthz\n": false, "/login\n": false, "/graphql?query={viewer{role}}\n": false, "/api/v1/jobs\n": false, "/v1/videos\n": false,
@@ -174,80 +176,13 @@ func loginRequest(t *testing.T, address, key string) *http.Request {
 	return req
 }
 
-func TestLimitsOf(t *testing.T) {
-	t.Parallel()
-
-	for path, want := range map[string]httpguard.Limits{
-		"/objects/films/x":     {Stall: 30 * time.Second, Write: 30 * time.Second},
-		"/v1/videos":           {Body: 2 * time.Minute, Bodies: true},
-		"/v1/videos/x/content": {Body: 2 * time.Minute, Bodies: true},
-		"/api/v1/jobs":         {Bodies: true},
-		"/graphql":             {},
-		"/login":               {},
-	} {
-		require.Equal(t, want, limitsOf(httptest.NewRequest(http.MethodPost, path, nil)), path)
-	}
-}
-
-// Unknown connections only compete with each other.
-func TestServe_LimitsConnectionsWithoutAKey(t *testing.T) {
-	t.Parallel()
-	address, _, _ := serving(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/known" {
-			httpguard.ConnOf(r.Context()).MarkKnown()
-		}
-	})
-	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-		require.NoError(t, err)
-		t.Cleanup(func() { conn.Close() })
-		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-		return conn, bufio.NewReader(conn)
-	}
-	ask := func(conn net.Conn, from *bufio.Reader) {
-		_, err := io.WriteString(conn, "GET /known HTTP/1.1\r\nHost: a\r\n\r\n")
-		require.NoError(t, err)
-		res, err := http.ReadResponse(from, nil)
-		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, res.StatusCode)
-	}
-	friend, fromFriend := dial()
-	ask(friend, fromFriend)
-	first, fromFirst := dial()
-	_, err := io.WriteString(first, "POST / HTTP/1.1\r\nHost: a\r\n")
-	require.NoError(t, err)
-
-	for range httpguard.BoundsFor(maxFiles()).Unknown {
-		dial()
-	}
-
-	_, err = fromFirst.ReadByte()
-	require.Error(t, err)
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	ask(friend, fromFriend)
-	ask(dial())
-}
-
-func TestServe_TimesOutATLSHandshake(t *testing.T) {
-	t.Parallel()
-	files, err := selfSigned(t.TempDir(), "")
-	require.NoError(t, err)
+// servedAt serves the handler until the test ends.
+func servedAt(t *testing.T, handler http.Handler) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, listener, files, http.NotFoundHandler()) }()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
-
-	_, err = conn.Read(make([]byte, 1))
-
-	require.ErrorIs(t, err, io.EOF)
-	secure, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
-	require.NoError(t, err)
-	require.NoError(t, secure.Close())
-	end()
-	require.NoError(t, <-ended)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() { _ = front.Serve(ctx, listener, front.TLSFiles{}, handler) }()
+	return "http://" + listener.Addr().String()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/client"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models/access"
@@ -53,8 +54,8 @@ func KeysBootstrapCommand() *cobra.Command {
 }
 
 func bootstrap(ctx context.Context, account, name string, another bool) (key *access.APIKey, secret string, err error) {
-	cfg := readConfig()
-	err = cfg.withDatabase(ctx, func(db *bun.DB) error {
+	cfg := settings.Read()
+	err = withDatabase(ctx, cfg, func(db *bun.DB) error {
 		key, secret, err = (&auth.Keys{DB: db}).Bootstrap(ctx, account, name, another)
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/internal/apierror"
@@ -28,7 +29,7 @@ func MembersBootstrapCommand() *cobra.Command {
 		Example: "  DATABASE_URL=postgres://… REELAY_PUBLIC_URL=https://reelay.example.com reelay members bootstrap ana@example.com",
 		Args:    terminal.OneArg("EMAIL", "the e-mail address of the member, such as ana@example.com"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg := readConfig()
+			cfg := settings.Read()
 			invitation, err := bootstrapMember(cmd.Context(), cfg, account, args[0], another)
 			if jobsErr, ok := errors.AsType[*apierror.Error](err); ok && jobsErr.Code == apierror.CodeConflict {
 				return fmt.Errorf("%w If none can log in, add --another", err)
@@ -36,7 +37,7 @@ func MembersBootstrapCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, link := invitation.Member, cfg.publicURL+"/join/"+invitation.Token
+			m, link := invitation.Member, cfg.PublicURL+"/join/"+invitation.Token
 			if asJSON {
 				return document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{
 					"member": map[string]any{"id": m.ID, "email": m.Email, "role": m.Role}, "url": link, "expiresAt": invitation.ExpiresAt.UTC(),
@@ -53,11 +54,13 @@ func MembersBootstrapCommand() *cobra.Command {
 	return cmd
 }
 
-func bootstrapMember(ctx context.Context, cfg config, account, email string, another bool) (invitation *auth.Invitation, err error) {
-	if cfg.publicURL == "" {
+func bootstrapMember(ctx context.Context, cfg settings.Config, account, email string, another bool) (
+	invitation *auth.Invitation, err error,
+) {
+	if cfg.PublicURL == "" {
 		return nil, errors.New("REELAY_PUBLIC_URL is not set: it must be the address of the console, such as https://reelay.example.com")
 	}
-	err = cfg.withDatabase(ctx, func(db *bun.DB) error {
+	err = withDatabase(ctx, cfg, func(db *bun.DB) error {
 		invitation, err = (&auth.Members{DB: db}).Bootstrap(ctx, account, email, another)
 		return err
 	})
@@ -65,14 +68,14 @@ func bootstrapMember(ctx context.Context, cfg config, account, email string, ano
 }
 
 // withDatabase calls do with the database at DATABASE_URL.
-func (c *config) withDatabase(ctx context.Context, do func(*bun.DB) error) error {
-	if c.databaseURL == "" {
+func withDatabase(ctx context.Context, c settings.Config, do func(*bun.DB) error) error {
+	if c.DatabaseURL == "" {
 		return errors.New("DATABASE_URL is not set: it must be postgres://user:password@host:5432/name")
 	}
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
-	db, done, err := postgres.Open(ctx, c.databaseURL, 1)
+	db, done, err := postgres.Open(ctx, c.DatabaseURL, 1)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package servers
 import (
 	"testing"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/models/access"
 	"github.com/reelay/reelay/models/modelstest"
@@ -11,8 +12,8 @@ import (
 
 func TestMembersBootstrap(t *testing.T) {
 	t.Parallel()
-	cfg := readConfig()
-	cfg.databaseURL, cfg.publicURL = modelstest.DSN(t), "https://reelay.example.com"
+	cfg := settings.Read()
+	cfg.DatabaseURL, cfg.PublicURL = modelstest.DSN(t), "https://reelay.example.com"
 
 	first, err := bootstrapMember(t.Context(), cfg, "house", "Ana@example.com", false)
 	_, second := bootstrapMember(t.Context(), cfg, "house", "ben@example.com", false)
@@ -26,7 +27,7 @@ func TestMembersBootstrap(t *testing.T) {
 	require.NoError(t, third)
 	require.Equal(t, first.Member.AccountID, other.Member.AccountID)
 
-	cfg.publicURL = ""
+	cfg.PublicURL = ""
 	_, err = bootstrapMember(t.Context(), cfg, "house", "cas@example.com", true)
 	require.ErrorContains(t, err, "REELAY_PUBLIC_URL is not set")
 }

@@ -102,7 +102,7 @@ func (m *meter) attach(t *testing.T, s *stack) {
 	m.redis = s.redisAt.Open(testrun.WaitLimit)
 	t.Cleanup(func() { m.redis.Close() })
 	m.hints = append(slices.Clip(m.hints), s.redis)
-	all := s.cfg.connections()
+	all := divided(s.cfg)
 	m.conns = append(slices.Clip(m.conns), connectionsOf{s.db, all.ordinary, all.reads}, connectionsOf{s.workers, all.workers, 0})
 }
 

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
 	"github.com/reelay/reelay/internal/tracing"
 )
 
 // routeOf classes a request for its duration. Probes and scrapes have no class.
 func routeOf(r *http.Request) metrics.Route {
-	if isStream(r) || r.Header.Get("Upgrade") != "" {
+	if front.IsStream(r) || r.Header.Get("Upgrade") != "" {
 		return metrics.RouteStream
 	}
 	switch first, _, _ := strings.Cut(strings.TrimLeft(r.URL.Path, "/"), "/"); first {
@@ -22,12 +23,14 @@ func routeOf(r *http.Request) metrics.Route {
 		return ""
 	case "graphql":
 		return metrics.RouteGraphQL
-	case "api":
+	case "api", "comfy":
 		return metrics.RouteREST
 	case "v1":
 		return metrics.RouteVideos
 	case "objects":
 		return metrics.RouteObjects
+	case "hooks":
+		return metrics.RouteHooks
 	}
 	return metrics.RouteConsole
 }
@@ -51,17 +54,17 @@ func traced(next http.Handler) http.Handler {
 // serveMetrics serves the metrics of a control process, which has no API, and /healthz, until ctx
 // ends. It does nothing if no address is configured.
 func (s *stack) serveMetrics(ctx context.Context) error {
-	if s.cfg.metricsListen == "" {
+	if s.cfg.MetricsListen == "" {
 		return nil
 	}
-	listener, err := listen(s.cfg.metricsListen)
+	listener, err := front.Listen(s.cfg.MetricsListen)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: front.MaxHeader}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	slog.InfoContext(ctx, "control serves its metrics", "address", listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

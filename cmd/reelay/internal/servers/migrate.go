@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/jobs/catalogue"
 	"github.com/reelay/reelay/migrations"
@@ -25,14 +26,14 @@ func MigrateCommand() *cobra.Command {
 			"Steps only go forward; any number of processes may run this at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := readConfig()
-			if cfg.databaseURL == "" {
+			cfg := settings.Read()
+			if cfg.DatabaseURL == "" {
 				return errors.New("DATABASE_URL is not set: it must be postgres://user:password@host:5432/name")
 			}
-			if err := cfg.check(); err != nil {
+			if err := cfg.Check(); err != nil {
 				return err
 			}
-			steps, err := migrate(cmd.Context(), cfg.databaseURL)
+			steps, err := migrate(cmd.Context(), cfg.DatabaseURL)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/localstack"
 	"golang.org/x/sync/errgroup"
 )
@@ -21,23 +22,23 @@ type ownServices struct {
 
 // startOwn starts the stores that cfg does not name, and sets their addresses in cfg. The
 // result must be stopped even after an error.
-func startOwn(ctx context.Context, cfg *config, data string, s3 bool) (*ownServices, error) {
+func startOwn(ctx context.Context, cfg *settings.Config, data string, s3 bool) (*ownServices, error) {
 	own := &ownServices{}
 	var starting errgroup.Group
-	if cfg.databaseURL == "" {
+	if cfg.DatabaseURL == "" {
 		starting.Go(func() (err error) {
 			own.postgres, err = localstack.StartPostgres(ctx, localstack.PostgresConfig{Dir: filepath.Join(data, "postgres")})
 			return err
 		})
 	}
-	if cfg.redisURL == "" {
+	if cfg.RedisURL == "" {
 		starting.Go(func() (err error) {
 			own.redis, err = localstack.StartRedis(ctx, localstack.RedisConfig{Dir: filepath.Join(data, "redis")})
 			return err
 		})
 	}
 	switch {
-	case cfg.objects.named():
+	case cfg.Objects.Named():
 	case s3:
 		starting.Go(func() (err error) {
 			own.s3, err = localstack.StartS3(ctx, localstack.S3Config{Dir: filepath.Join(data, "s3"), Bucket: storeBucket})
@@ -53,28 +54,28 @@ func startOwn(ctx context.Context, cfg *config, data string, s3 bool) (*ownServi
 		return own, err
 	}
 	if own.postgres != nil {
-		cfg.databaseURL = own.postgres.DSN()
+		cfg.DatabaseURL = own.postgres.DSN()
 	}
 	if own.redis != nil {
-		cfg.redisURL = own.redis.URL()
+		cfg.RedisURL = own.redis.URL()
 	}
 	if own.store != nil {
-		cfg.objects = objectsConfig{store: blob.KindGoogle + "://" + storeBucket, emulatorHost: own.store.host()}
+		cfg.Objects = settings.Objects{Store: blob.KindGoogle + "://" + storeBucket, EmulatorHost: own.store.host()}
 	}
 	if own.s3 != nil {
 		place := blob.Place{Kind: blob.KindS3, Bucket: own.s3.Bucket(), Endpoint: own.s3.Endpoint(), Region: own.s3.Region(),
-			Addressing: "path", Links: cfg.ownS3Links()}
-		cfg.objects = objectsConfig{store: place.String()}
-		cfg.objects.accessKey, cfg.objects.secretKey = own.s3.Keys()
+			Addressing: "path", Links: ownS3Links(cfg)}
+		cfg.Objects = settings.Objects{Store: place.String()}
+		cfg.Objects.AccessKey, cfg.Objects.SecretKey = own.s3.Keys()
 	}
-	return own, cfg.check()
+	return own, cfg.Check()
 }
 
 // ownS3Links says where links to our own S3 server lead. Only callers on this machine reach it.
-func (c *config) ownS3Links() blob.Links {
-	host, _, err := net.SplitHostPort(c.listen)
+func ownS3Links(c *settings.Config) blob.Links {
+	host, _, err := net.SplitHostPort(c.Listen)
 	address := net.ParseIP(host)
-	if err == nil && (host == "localhost" || address != nil && address.IsLoopback()) && c.publicURL == "" && !c.tls.used() {
+	if err == nil && (host == "localhost" || address != nil && address.IsLoopback()) && c.PublicURL == "" && !c.TLS.Used() {
 		return blob.LinksAuto
 	}
 	return blob.LinksAPI

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,10 +9,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
@@ -38,17 +42,17 @@ func RestoreCommand() *cobra.Command {
 		Use:   "restore FOLDER",
 		Short: "Restore the database from a backup, beside the objects as they are",
 		Long: "Restores a backup of `reelay backup` into the empty database at DATABASE_URL, brings its schema up to date, and removes\n" +
-			"pointers to objects that were deleted since. It then halts all leases and schedules: look at what the backup lacks,\n" +
-			"and go on with `reelay resume all`. Stop api and control before.\n\n" +
+			"pointers to objects that were deleted since. All leases and schedules are halted then: look at what the backup lacks,\n" +
+			"and end the halts with `reelay resume all`. Stop api and control before. If it is interrupted, run it again: it continues.\n\n" +
 			"Needs DATABASE_URL, REELAY_STORE and REELAY_SECRETS_FILE of the installation. See docs/operators/backup.md.",
 		Example: "  DATABASE_URL=postgres://…/reelay reelay restore /var/backups/reelay/2026-12-01",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg := readConfig()
-			if cfg.redisURL == "" {
-				cfg.redisURL = "redis://127.0.0.1" // it is not used
+			cfg := settings.Read()
+			if cfg.RedisURL == "" {
+				cfg.RedisURL = "redis://127.0.0.1" // it is not used
 			}
-			if err := cfg.need(); err != nil {
+			if err := cfg.Need(); err != nil {
 				return err
 			}
 			done, err := restore(cmd.Context(), cfg, args[0], cmd.ErrOrStderr())
@@ -95,56 +99,128 @@ func readBackup(folder string) (*backup, error) {
 	return made, nil
 }
 
-func restore(ctx context.Context, cfg config, folder string, progress io.Writer) (*restored, error) {
+func restore(ctx context.Context, cfg settings.Config, folder string, progress io.Writer) (*restored, error) {
 	made, err := readBackup(folder)
 	if err != nil {
 		return nil, err
 	}
 	done := &restored{Backup: *made, Lost: []string{}, Migrated: []string{}}
-	err = openOnce(ctx, cfg.databaseURL, func(db *bun.DB) error {
-		tables, err := db.NewRaw("SELECT FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace LIMIT 1").Exec(ctx)
-		if err != nil {
-			return err
-		}
-		if n, err := tables.RowsAffected(); err != nil || n > 0 {
-			return errors.Join(errNotEmpty, err)
-		}
-		return nil
+	var begun bool
+	err = openOnce(ctx, cfg.DatabaseURL, func(db *bun.DB) (err error) {
+		begun, err = made.begun(ctx, db)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(progress, "restoring the database")
-	err = runPostgres(ctx, "pg_restore", cfg.databaseURL, "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error",
-		filepath.Join(folder, databaseFile))
-	if err != nil {
-		return nil, err
+	if begun {
+		fmt.Fprintln(progress, "going on with a restore that did not end")
+	} else {
+		fmt.Fprintln(progress, "restoring the database")
+		if err := made.load(ctx, cfg.DatabaseURL, filepath.Join(folder, databaseFile)); err != nil {
+			return nil, err
+		}
 	}
-	return done, openOnce(ctx, cfg.databaseURL, func(db *bun.DB) error {
+	return done, openOnce(ctx, cfg.DatabaseURL, func(db *bun.DB) error {
 		if _, unknown, err := migrations.Compare(ctx, db); err != nil || len(unknown) > 0 {
 			return errors.Join(fmt.Errorf("the backup is of a newer Reelay (%s): its schema has steps that this one does not know: %v",
 				made.Version, unknown), err)
 		}
-		if steps, err := migrate(ctx, cfg.databaseURL); err != nil {
+		if steps, err := migrate(ctx, cfg.DatabaseURL); err != nil {
 			return err
 		} else {
 			done.Migrated = append(done.Migrated, steps...)
 		}
-		reason := "The database was restored as of " + made.At.Format(time.RFC3339) + "."
-		if err := models.InsertHalts(ctx, db, models.HaltTargets, "reelay restore", reason); err != nil {
-			return fmt.Errorf("halt leases and schedules: %w", err)
+		if err := done.settle(ctx, cfg, db, progress); err != nil {
+			return err
 		}
-		return done.settle(ctx, cfg, db, progress)
+		reason := "The database was restored as of " + made.At.Format(time.RFC3339) + "."
+		_, err := db.NewRaw("UPDATE halts SET reason = ? WHERE halted_by = ?", reason, restorer).Exec(ctx)
+		if err != nil {
+			return fmt.Errorf("say why leases and schedules are halted: %w", err)
+		}
+		return nil
 	})
 }
 
-// settle removes pointers to objects that are gone, and checks that the secrets open the prompts.
-func (r *restored) settle(ctx context.Context, cfg config, db *bun.DB, progress io.Writer) error {
-	secrets, err := seal.OpenFile(cfg.secretsFile)
+// restorer is recorded as the caller that halted the leases and schedules of a restored database.
+const restorer = "reelay restore"
+
+// unfinished is the reason of the halts while a restore of a backup has not ended.
+func (b *backup) unfinished() string {
+	return "A restore of the backup of " + b.At.UTC().Format(time.RFC3339Nano) + " did not end. Run `reelay restore` with its folder again."
+}
+
+// begun reports whether a database has the contents of the backup already, since a restore of it did not end. It
+// returns errNotEmpty if the database has other tables.
+func (b *backup) begun(ctx context.Context, db *bun.DB) (bool, error) {
+	var tables, halts bool
+	err := db.NewRaw(`SELECT EXISTS (SELECT FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace),
+		to_regclass('public.halts') IS NOT NULL`).Scan(ctx, &tables, &halts)
+	if err != nil || !tables {
+		return false, err
+	}
+	var reasons []string
+	if halts {
+		if err := db.NewRaw("SELECT DISTINCT reason FROM halts WHERE halted_by = ?", restorer).Scan(ctx, &reasons); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case slices.Contains(reasons, b.unfinished()):
+		return true, nil
+	case len(reasons) > 0:
+		return false, fmt.Errorf("%w. %s", errNotEmpty, strings.Join(reasons, " "))
+	}
+	return false, errNotEmpty
+}
+
+// halt is the statements that halt all that can be halted, whatever the backup says of it.
+func (b *backup) halt() string {
+	statements := "RESET search_path; -- which the dump has emptied, but triggers need\nDELETE FROM halts;\n"
+	for _, what := range models.HaltTargets {
+		statements += fmt.Sprintf("INSERT INTO halts (what, halted_by, reason) VALUES ('%s', '%s', '%s');\n", what, restorer, b.unfinished())
+	}
+	return statements
+}
+
+// load restores a dump, and halts leases and schedules in the same transaction: at no time can a process use what
+// was restored without the halts. If this process is killed, psql meets the end of its input and commits nothing.
+func (b *backup) load(ctx context.Context, databaseURL, dump string) error {
+	dumped, err := newPostgres(ctx, "pg_restore", "--no-owner", "--no-privileges", "--file=-", dump)
 	if err != nil {
 		return err
 	}
-	store, err := cfg.objects.open(ctx, blob.OneKey(make([]byte, 32)), nil)
+	into, err := newPostgresOn(ctx, databaseURL, "psql", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--output="+os.DevNull)
+	if err != nil {
+		return err
+	}
+	input, err := into.StdinPipe()
+	if err != nil {
+		return err
+	}
+	dumped.Stdout = input
+	if err := into.Start(); err != nil {
+		return into.explain(err)
+	}
+	_, err = io.WriteString(input, "BEGIN;\n")
+	if err == nil {
+		err = dumped.explain(dumped.Run())
+	}
+	if err == nil {
+		_, err = io.WriteString(input, b.halt()+"COMMIT;\n")
+	}
+	// An error of psql is the cause of one that says that it reads no more.
+	return cmp.Or(into.explain(errors.Join(input.Close(), into.Wait())), err)
+}
+
+// settle removes pointers to objects that are gone, and checks that the secrets open the prompts.
+func (r *restored) settle(ctx context.Context, cfg settings.Config, db *bun.DB, progress io.Writer) error {
+	secrets, err := seal.OpenFile(cfg.SecretsFile)
+	if err != nil {
+		return err
+	}
+	store, err := cfg.Objects.Open(ctx, blob.OneKey(make([]byte, 32)), nil, nil)
 	if err != nil {
 		return err
 	}

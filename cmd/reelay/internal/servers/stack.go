@@ -1,30 +1,32 @@
 package servers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/adapters/moderation"
 	"github.com/reelay/reelay/adapters/rate"
 	"github.com/reelay/reelay/adapters/ready"
 	"github.com/reelay/reelay/adapters/remote"
 	"github.com/reelay/reelay/adapters/tasks"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/alert"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/bulk"
+	"github.com/reelay/reelay/features/erase"
 	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
+	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/features/video"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/features/workflow"
@@ -32,6 +34,7 @@ import (
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/graph"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/redisurl"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/tracing"
@@ -48,6 +51,7 @@ import (
 	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/costs"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
@@ -55,7 +59,7 @@ import (
 
 // stack is the domain and its stores, shared by api, control and up.
 type stack struct {
-	cfg       config
+	cfg       settings.Config
 	db        *bun.DB
 	workers   *bun.DB // the same database, over connections of their own
 	redis     redis.UniversalClient
@@ -63,6 +67,7 @@ type stack struct {
 	queue     tasks.Queue
 	objects   *blob.Store
 	sealer    *seal.Sealer
+	linkKeys  func() [][]byte
 	catalogue *catalogue.Catalogue
 	registry  *registry.Registry
 	metrics   *metrics.Metrics
@@ -75,15 +80,17 @@ type stack struct {
 	clock       *jobs.Clock
 	reads       *query.Shares
 	rates       *rate.Limiter
-	graphql     *graph.API // once its handler is made
+	// moderation is nil if no hook decides on the content of jobs.
+	moderation *moderation.Hook
+	graphql    *graph.API // once its handler is made
 
 	closers []func()
 }
 
 // openStack connects to all stores. Links to objects start with publicURL.
-func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err error) {
-	cfg.outbound = cfg.outbound.Except(hostPort(publicURL), hostPort(cfg.databaseURL)).Except(cfg.redisHosts()...).
-		Except(cfg.objects.hosts()...).Except(cfg.own...)
+func openStack(ctx context.Context, cfg settings.Config, publicURL string) (_ *stack, err error) {
+	cfg.Outbound = cfg.Outbound.Except(front.HostPort(publicURL), front.HostPort(cfg.DatabaseURL)).Except(cfg.RedisHosts()...).
+		Except(cfg.Objects.Hosts()...).Except(front.HostPort(cfg.Moderation.URL)).Except(cfg.Own...)
 	s := &stack{cfg: cfg}
 	stopTracing, err := tracing.SetUp(ctx, "reelay", version.Current().String())
 	if err != nil {
@@ -91,24 +98,25 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	}
 	s.closers = append(s.closers, stopTracing)
 	s.metrics = metrics.New(s.sources())
+	s.moderation = cfg.Moderation.Hook(s.metrics.Moderated)
 	s.notifier = &change.Notifier{Waiters: &jobs.Waiters{}, Observer: s.metrics}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	secrets, err := seal.OpenFile(cfg.secretsFile)
+	secrets, err := seal.OpenFile(cfg.SecretsFile)
 	if err != nil {
 		return nil, err
 	}
 	s.sealer = secrets.Sealer()
-	folder, known, err := cfg.loadModels()
+	folder, known, err := cfg.LoadModels()
 	if err != nil {
 		return nil, err
 	}
 	s.catalogue = catalogue.Of(known)
-	s.catalogue.Guard(cfg.outbound)
-	if s.videoModels, err = videos.ReadModels(cfg.videoModels); err != nil {
+	s.catalogue.Guard(cfg.Outbound)
+	if s.videoModels, err = videos.ReadModels(cfg.VideoModels); err != nil {
 		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}
 	if err := s.openDatabase(ctx); err != nil {
@@ -130,12 +138,13 @@ func openStack(ctx context.Context, cfg config, publicURL string) (_ *stack, err
 	if err := s.clock.Pass(ctx); err != nil { // the next pass reads it again
 		slog.WarnContext(ctx, "PostgreSQL's clock was not read", "error", err)
 	}
-	s.objects, err = cfg.objects.open(ctx, secrets.LinkKeys, s.clock.Now)
+	s.linkKeys = secrets.LinkKeys
+	s.objects, err = cfg.Objects.Open(ctx, secrets.LinkKeys, s.clock.Now, s.metrics.ObjectCall)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { s.objects.Close() })
-	conns := cfg.connections()
+	conns := divided(cfg)
 	s.reads = query.NewShares(conns.ordinary/2, conns.reads)
 	s.estimates = &estimate.Estimator{DB: s.db, Catalogue: s.catalogue, LateAfter: jobs.LateAfter()}
 	s.checkpoints = &checkpoints.Plans{DB: s.db}
@@ -156,55 +165,33 @@ func (s *stack) sources() metrics.Sources {
 		Pools:   func(ctx context.Context) ([]*query.PoolStatus, error) { return s.readers().Fleet.Pools(ctx) },
 		Drafts:  func(ctx context.Context) (models.DraftUsage, error) { return s.readers().Jobs.RecentDrafts(ctx) },
 		Paid:    func(ctx context.Context) ([]*models.PaidTotal, error) { return s.readers().History.PaidTotals(ctx) },
+		Spent:   func(ctx context.Context) ([]*costs.Row, error) { return s.readers().Costs.Today(ctx) },
 		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.readers().Queues.Drains(ctx) },
 		Workers: func(ctx context.Context) ([]alerts.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
 		Health:  func(ctx context.Context) (*alerts.Health, error) { return s.readers().History.Health(ctx) },
 	}
 }
 
-// hostPort returns the host:port of a URL or of a host:port, or "" for anything else.
-func hostPort(raw string) string {
-	if !strings.Contains(raw, "://") {
-		return raw
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
-}
-
-var defaultPorts = map[string]string{"https": "443", "http": "80", "postgres": "5432", "postgresql": "5432"}
-
-// redisHosts returns the addresses in REDIS_URL.
-func (c config) redisHosts() []string {
-	address, err := redisurl.Parse(c.redisURL)
-	if err != nil {
-		return nil
-	}
-	return address.Hosts
-}
-
 // connections says how a process divides its connections to PostgreSQL.
 type connections struct{ workers, reads, ordinary int }
 
-// connections reserves half of them for workers, so that many submits cannot delay a
-// heartbeat, and an eighth for large reads, so that reads cannot delay a submit.
-func (c config) connections() connections {
-	all := connections{workers: c.databaseMax / 2, reads: c.databaseMax / 8}
-	all.ordinary = c.databaseMax - all.workers - all.reads
+// divided reserves half of the connections for workers, so that many submits cannot delay a heartbeat,
+// and an eighth for large reads, so that reads cannot delay a submit.
+func divided(c settings.Config) connections {
+	all := connections{workers: c.DatabaseMax / 2, reads: c.DatabaseMax / 8}
+	all.ordinary = c.DatabaseMax - all.workers - all.reads
 	return all
 }
 
 // openDatabase connects to PostgreSQL and waits until it is available: processes may be
 // started in any order.
 func (s *stack) openDatabase(ctx context.Context) error {
-	conns := s.cfg.connections()
+	conns := divided(s.cfg)
 	for _, pool := range []struct {
 		db           **bun.DB
 		conns, reads int
 	}{{&s.db, conns.ordinary, conns.reads}, {&s.workers, conns.workers, 0}} {
-		opened, closeDB, err := awaitDatabase(ctx, s.cfg.databaseURL, pool.conns, pool.reads)
+		opened, closeDB, err := awaitDatabase(ctx, s.cfg.NewestDatabaseURL, pool.conns, pool.reads)
 		if err != nil {
 			return err
 		}
@@ -221,7 +208,7 @@ const (
 	sayEvery   = 10 * time.Second
 )
 
-func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, func(), error) {
+func awaitDatabase(ctx context.Context, dsn func() string, conns, reads int) (*bun.DB, func(), error) {
 	var said time.Time
 	for {
 		db, closeDB, err := postgres.OpenShared(ctx, dsn, conns, reads)
@@ -241,9 +228,12 @@ func awaitDatabase(ctx context.Context, dsn string, conns, reads int) (*bun.DB, 
 }
 
 func (s *stack) openRedis() error {
-	address, err := redisurl.Parse(s.cfg.redisURL)
+	address, err := redisurl.Follow(s.cfg.NewestRedisURL)
 	if err != nil {
 		return fmt.Errorf("REDIS_URL is malformed: %w", err)
+	}
+	if s.metrics != nil { // the doctor has none
+		address.Observe = s.metrics.RedisCall
 	}
 	s.redisAt, s.redis, s.queue = address, ready.NewClient(address), tasks.Queue{Address: address}
 	index, news := ready.New(s.redis, redisPrefix), ready.NewNotifications(s.redis, redisPrefix)
@@ -273,25 +263,25 @@ func (s *stack) Close() {
 // calls.
 func (s *stack) keys() *auth.Keys { return auth.NewKeys(s.workers) }
 
-func (s *stack) members() *auth.Members { return &auth.Members{DB: s.db, SSO: s.cfg.sso.policy()} }
+func (s *stack) members() *auth.Members { return &auth.Members{DB: s.db, SSO: s.cfg.SSO.Policy()} }
 
 func (s *stack) readers() *query.Reads {
 	return query.New(query.Sources{
 		DB: s.db, Sealer: s.sealer, Objects: s.objects, Catalogue: s.catalogue, Estimates: s.estimates, Checkpoints: s.checkpoints,
-		Clock: s.clock, Shares: s.reads,
+		Clock: s.clock, Shares: s.reads, LinkKeys: s.linkKeys, Keep: s.cfg.Retention.For,
 	})
 }
 
 func (s *stack) retrier() *operate.Retrier {
-	return &operate.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier}
+	return &operate.Retrier{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Estimates: s.estimates}
 }
 
 func (s *stack) deadLetters() *operate.DeadLetters {
-	return &operate.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs()}
+	return &operate.DeadLetters{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Estimates: s.estimates}
 }
 
 func (s *stack) inputs() *inputs.Inputs {
-	return &inputs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.outbound)}
+	return &inputs.Inputs{DB: s.db, Objects: s.objects, Remote: remote.New(s.cfg.Outbound)}
 }
 
 // bulk is used by api, which starts operations, and by control, which runs them.
@@ -300,6 +290,12 @@ func (s *stack) bulk() *bulk.Bulk {
 		Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier},
 		Retrier:   s.retrier(), DeadLetters: s.deadLetters(), Deleter: s.deleter(), Operator: s.operator(),
 	}.Verbs()}
+}
+
+// eraser is used by api, which starts deletions of accounts, and by control, which does them.
+func (s *stack) eraser() *erase.Eraser {
+	return &erase.Eraser{DB: s.db, Canceller: &operate.Canceller{DB: s.db, Notifier: s.notifier}, Notifier: s.notifier,
+		ObjectsGone: upkeep.OrphansGone}
 }
 
 // schedules is used by api, which changes and triggers them, and by control, which fires them.
@@ -311,12 +307,13 @@ func (s *stack) schedules(submitter *submit.Submitter) *schedule.Schedules {
 }
 
 func (s *stack) workflows(submitter *submit.Submitter) *workflow.Workflows {
-	return &workflow.Workflows{WorkflowOperator: operate.WorkflowOperator{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier},
-		Submitter: submitter}
+	return &workflow.Workflows{
+		WorkflowOperator: operate.WorkflowOperator{DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Estimates: s.estimates},
+		Submitter:        submitter}
 }
 
 func (s *stack) webhooks() *webhook.Endpoints {
-	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.outbound, Buckets: blob.Customers{Policy: s.cfg.outbound}}
+	return &webhook.Endpoints{DB: s.db, Sealer: s.sealer, Outbound: s.cfg.Outbound, Buckets: blob.Customers{Policy: s.cfg.Outbound}}
 }
 
 // videos is used by api, and by control, which deletes videos whose jobs had to end
@@ -330,9 +327,17 @@ func (s *stack) videos(submitter *submit.Submitter) *video.Videos {
 
 func (s *stack) submitter() *submit.Submitter {
 	return &submit.Submitter{
-		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.outbound,
-		UserShare: s.cfg.userShare,
+		DB: s.db, Catalogue: s.catalogue, Sealer: s.sealer, Notifier: s.notifier, Inputs: s.inputs(), Outbound: s.cfg.Outbound,
+		UserShare: s.cfg.UserShare, Moderator: s.moderator(),
 	}
+}
+
+// moderator returns the hook as submits need it.
+func (s *stack) moderator() submit.Moderator {
+	if s.moderation == nil { // a nil hook in an interface would not be nil
+		return nil
+	}
+	return s.moderation
 }
 
 func (s *stack) deleter() *operate.Deleter { return &operate.Deleter{DB: s.db, Notifier: s.notifier} }
@@ -342,24 +347,31 @@ func (s *stack) operator() *operate.QueueOperator {
 }
 
 func (s *stack) pools() *fleet.Pools {
-	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.scaling,
-		Doubts: s.cfg.doubts}
+	return &fleet.Pools{DB: s.db, Catalogue: s.catalogue, Notifier: s.notifier, Checks: poolChecks, Policy: s.cfg.Scaling,
+		Doubts: s.cfg.Doubts}
 }
+
+func (s *stack) prices() *pricebook.Prices {
+	return &pricebook.Prices{DB: s.db, Catalogue: s.catalogue}
+}
+
+func (s *stack) engines() *fleet.Engines { return &fleet.Engines{DB: s.db, Pools: s.pools()} }
 
 // poolChecks has the providers that a pool may name. The api checks pools of all of them, also
 // those with which it cannot start machines itself.
 var poolChecks = map[string]func(*capacity.Pool) error{
-	command.Name: command.CheckPool,
-	gce.Name:     gce.CheckPool,
-	local.Name:   fleet.NoSettings,
-	fleet.Static: fleet.NotScaled,
+	command.Name:    command.CheckPool,
+	gce.Name:        gce.CheckPool,
+	local.Name:      fleet.NoSettings,
+	fleet.Static:    fleet.NotScaled,
+	engine.Provider: fleet.NotScaled,
 }
 
 func (s *stack) fleetOperator() *fleet.WorkerOperator {
-	return &fleet.WorkerOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.providers()}
+	return &fleet.WorkerOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.Providers()}
 }
 
 // alerts is where operators see alerts.
 func (s *stack) alerts() *alert.Desk {
-	return &alert.Desk{DB: s.db, Config: s.cfg.alerts, URL: s.cfg.publicURL}
+	return &alert.Desk{DB: s.db, Config: s.cfg.Alerts, URL: s.cfg.PublicURL}
 }

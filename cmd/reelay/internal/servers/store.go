@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/spf13/cobra"
 )
@@ -58,7 +60,7 @@ func startStore(ctx context.Context, dir string) (_ *store, err error) {
 	}
 	defer listener.Close()
 	s := &store{address: listener.Addr().String(), secret: rand.Text()}
-	if s.socket, err = inheritable(listener); err != nil {
+	if s.socket, err = front.Inheritable(listener); err != nil {
 		return nil, fmt.Errorf("hand the object store's socket down: %w", err)
 	}
 	s.config = localstack.ChildConfig{
@@ -134,7 +136,7 @@ func StoreCommand() *cobra.Command {
 			if err := os.Setenv("TMPDIR", os.DevNull); err != nil {
 				return err
 			}
-			listener, err := listen(readConfig().listen)
+			listener, err := front.Listen(settings.Read().Listen)
 			if err != nil {
 				return err
 			}
@@ -147,7 +149,7 @@ func StoreCommand() *cobra.Command {
 			case <-cmd.Context().Done():
 			case <-objects.Done():
 			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), drainTime)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), front.DrainTime)
 			defer cancel()
 			return errors.Join(objects.Err(), objects.Stop(ctx))
 		},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/blob"
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/features/auth"
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/internal/localstack"
@@ -61,11 +62,11 @@ func strainedOver(t *testing.T, dsn, folder string) *strained {
 
 	server := httptest.NewUnstartedServer(nil)
 	publicURL := "http://" + server.Listener.Addr().String()
-	s, err := openStack(ctx, config{
-		databaseURL: dsn, databaseMax: 8, redisURL: cache.URL(), models: folder,
-		objects: objectsConfig{places: blob.Config{
+	s, err := openStack(ctx, settings.Config{
+		DatabaseURL: dsn, DatabaseMax: 8, RedisURL: cache.URL(), Models: folder,
+		Objects: settings.Objects{Places: blob.Config{
 			Place: blob.Place{Kind: blob.KindGoogle, Bucket: objects.Bucket()}, EmulatorHost: objects.Host(),
-		}}, secretsFile: secrets,
+		}}, SecretsFile: secrets,
 	}, publicURL)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
@@ -214,7 +215,7 @@ func TestStrain(t *testing.T) {
 		t.Parallel()
 		s := newStrained(t)
 		lease := s.lease(t)
-		for range s.cfg.connections().ordinary {
+		for range divided(s.cfg).ordinary {
 			tx, err := s.db.BeginTx(t.Context(), nil)
 			require.NoError(t, err)
 			defer tx.Rollback()
@@ -328,8 +329,8 @@ func TestOpenStack(t *testing.T) {
 		s := newStrained(t)
 		require.NoError(t, s.submit())
 		again := s.cfg
-		again.secretsFile = filepath.Join(t.TempDir(), "other.json")
-		_, err := seal.LoadOrCreate(again.secretsFile)
+		again.SecretsFile = filepath.Join(t.TempDir(), "other.json")
+		_, err := seal.LoadOrCreate(again.SecretsFile)
 		require.NoError(t, err)
 
 		_, err = openStack(t.Context(), again, "http://127.0.0.1:1")
@@ -346,7 +347,7 @@ func TestOpenAPI(t *testing.T) {
 		s := newStrained(t)
 		late := s.cfg
 		dsn, proxy := modelstest.Proxied(t)
-		late.databaseURL = dsn
+		late.DatabaseURL = dsn
 		proxy.Cut()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -381,7 +382,7 @@ func TestAwaitDatabase(t *testing.T) {
 		proxy.Cut()
 		opened := make(chan error, 1)
 		go func() {
-			_, closeDB, err := awaitDatabase(t.Context(), dsn, 1, 0)
+			_, closeDB, err := awaitDatabase(t.Context(), func() string { return dsn }, 1, 0)
 			if err == nil {
 				closeDB()
 			}
@@ -401,7 +402,7 @@ func TestAwaitDatabase(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(0, cancel)
 
-		_, _, err := awaitDatabase(ctx, dsn, 1, 0)
+		_, _, err := awaitDatabase(ctx, func() string { return dsn }, 1, 0)
 
 		require.ErrorIs(t, err, context.Canceled)
 	})
@@ -412,7 +413,7 @@ func TestAwaitDatabase(t *testing.T) {
 		require.NoError(t, err)
 		dsn.Path = "/nowhere"
 
-		_, _, err = awaitDatabase(t.Context(), dsn.String(), 1, 0)
+		_, _, err = awaitDatabase(t.Context(), dsn.String, 1, 0)
 
 		require.ErrorContains(t, err, `database "nowhere" does not exist`)
 	})

@@ -11,6 +11,10 @@ import (
 	"strings"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
+	"github.com/reelay/reelay/cmd/reelay/internal/fakes"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
+	"github.com/reelay/reelay/internal/engine"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/spf13/cobra"
@@ -29,13 +33,16 @@ type upOptions struct {
 	store       string   // local, s3, or a place
 	runtimes    []string // of the agents, besides the built-in ones
 	models      []string // of the agents
+	engines     []string // addresses that an agent of their own drives
+	engineKind  string
+	fakes       []string // names of hosted providers whose fakes are to run
 }
 
 // UpCommand returns `reelay up`.
 func UpCommand() *cobra.Command {
 	var o upOptions
 	var listenAt string
-	cfg := readConfig()
+	cfg := settings.Read()
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run all of Reelay on this machine",
@@ -48,19 +55,20 @@ func UpCommand() *cobra.Command {
 		Example: "  reelay up\n  reelay up --agents 2 --agents-max 4\n  reelay up --api 3 --control 2\n" +
 			"  reelay up --listen 127.0.0.1:0 --data /tmp/try\n  reelay up --tls-self-signed\n" +
 			"  reelay up --store s3\n  reelay up --store 's3://clips?endpoint=https://minio.example:9000'\n" +
+			"  reelay up --engine http://127.0.0.1:8188 --engine-kind comfyui\n" +
 			"  reelay up --runtime 'diffusers=python3 -m reelay_diffusers' --models testcard,wan-1.3b",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("listen") {
-				cfg.listen = listenAt
+				cfg.Listen = listenAt
 			}
-			if err := o.choose(&cfg.objects); err != nil {
+			if err := o.choose(&cfg.Objects); err != nil {
 				return err
 			}
-			if err := errors.Join(cfg.check(), o.check(cmd.Flags().Changed("agents-max"), cfg)); err != nil {
+			if err := errors.Join(cfg.Check(), o.check(cmd.Flags().Changed("agents-max"), cfg)); err != nil {
 				return err
 			}
-			cfg.setUpLog()
+			cfg.SetUpLog()
 			return up(cmd.Context(), cfg, o, func(r running) { r.print(cmd.OutOrStdout()) })
 		},
 	}
@@ -75,10 +83,15 @@ func UpCommand() *cobra.Command {
 	flags.StringArrayVar(&o.runtimes, "runtime", nil, "another runtime of the agents, as 'name=command …'; may be repeated")
 	flags.StringSliceVar(&o.models, "models", nil,
 		"models that the agents serve, which must be in the catalogue (default: those of the built-in runtimes)")
+	flags.StringArrayVar(&o.engines, "engine", nil, "address of a server that renders, such as ComfyUI; may be repeated")
+	flags.StringVar(&o.engineKind, "engine-kind", "", "what the engines are: "+engine.List())
+	flags.StringSliceVar(&o.fakes, "fake-providers", nil,
+		"run fakes of hosted providers, all or those named, such as veo,kling; the models and pools are named fake-veo and so on")
+	flags.Lookup("fake-providers").NoOptDefVal = "all"
 	flags.StringVar(&o.store, "store", "",
 		"object store: local (a folder in --data), s3 (a versitygw of its own on that folder), or s3://BUCKET… or gs://BUCKET… "+
 			"(default: REELAY_STORE, or else local)")
-	cfg.tls.addFlags(flags)
+	cfg.TLS.AddFlags(flags)
 	flags.BoolVar(&o.selfSigned, "tls-self-signed", false, "serve HTTPS with a self-signed certificate in --data, for trying it out")
 	return cmd
 }
@@ -90,13 +103,13 @@ const (
 )
 
 // choose applies --store to the settings of the environment.
-func (o *upOptions) choose(objects *objectsConfig) error {
+func (o *upOptions) choose(objects *settings.Objects) error {
 	switch {
 	case o.store == "":
 	case o.store == storeLocal || o.store == storeS3:
-		*objects = objectsConfig{}
+		*objects = settings.Objects{}
 	case strings.Contains(o.store, "://"):
-		objects.store, objects.bucket = o.store, ""
+		objects.Store, objects.Bucket = o.store, ""
 	default:
 		return fmt.Errorf("--store is %q: it must be local, s3, s3://BUCKET or gs://BUCKET", o.store)
 	}
@@ -108,7 +121,7 @@ const (
 	maxProcesses = 16
 )
 
-func (o *upOptions) check(maxGiven bool, cfg config) error {
+func (o *upOptions) check(maxGiven bool, cfg settings.Config) error {
 	if !maxGiven {
 		o.agentsMax = o.agents
 	}
@@ -123,15 +136,21 @@ func (o *upOptions) check(maxGiven bool, cfg config) error {
 		return fmt.Errorf("--agents-max is %d: it must be from --agents (%d) to %d", o.agentsMax, o.agents, maxAgents)
 	case o.idleSeconds < 0:
 		return fmt.Errorf("--agents-idle is %d: it must be 0 or more", o.idleSeconds)
-	case o.selfSigned && cfg.tls.used():
+	case o.selfSigned && cfg.TLS.Used():
 		return errors.New("--tls-self-signed and --tls-cert are both set: use one of them")
 	case o.data == "":
 		return errors.New("--data is empty: it must be a folder")
+	case len(o.engines) > 0 && o.engineKind == "":
+		return errors.New("--engine-kind is missing: say what the engines are, comfyui, videos-api or cog")
+	case len(o.engines) == 0 && o.engineKind != "":
+		return errors.New("--engine is missing: give the address of an engine, such as http://127.0.0.1:8188")
 	}
 	if o.agents == 0 {
 		o.agentsMax = 0
 	}
-	return nil
+	var err error
+	o.fakes, err = fakes.Names(o.fakes)
+	return err
 }
 
 // running is what `up` prints once everything answers.
@@ -163,7 +182,7 @@ func (r running) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  keys      %s\n", r.file)
 	if r.CAFile != "" {
-		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", r.CAFile, fingerprint(r.CAFile))
+		fmt.Fprintf(out, "  trust     %s\n  SHA-256   %s\n", r.CAFile, front.Fingerprint(r.CAFile))
 	}
 	if len(r.elsewhere) > 0 {
 		fmt.Fprintf(out, "Other machines reach this API, but links in webhooks begin with %s.\n"+
@@ -172,8 +191,8 @@ func (r running) print(out io.Writer) {
 }
 
 // up runs everything until ctx ends. It calls isReady once everything answers.
-func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) error {
-	listener, err := listen(cfg.listen) // first, so that a failure leaves nothing behind
+func up(ctx context.Context, cfg settings.Config, o upOptions, isReady func(running)) error {
+	listener, err := front.Listen(cfg.Listen) // first, so that a failure leaves nothing behind
 	if err != nil {
 		return err
 	}
@@ -189,69 +208,76 @@ func up(ctx context.Context, cfg config, o upOptions, isReady func(running)) err
 		return err
 	}
 	if own.postgres != nil {
-		cfg.databaseMax = min(cfg.databaseMax, postgresConnections/(o.api+o.control))
+		cfg.DatabaseMax = min(cfg.DatabaseMax, postgresConnections/(o.api+o.control))
 	}
-	if cfg.secretsFile == "" {
-		cfg.secretsFile = filepath.Join(o.data, "secrets.json")
-		if _, err := seal.LoadOrCreate(cfg.secretsFile); err != nil {
+	if cfg.SecretsFile == "" {
+		cfg.SecretsFile = filepath.Join(o.data, "secrets.json")
+		if _, err := seal.LoadOrCreate(cfg.SecretsFile); err != nil {
 			return err
 		}
 	}
 	ready := running{file: filepath.Join(o.data, credentials.FileName)}
-	if cfg.publicURL == "" {
-		ready.elsewhere = elsewhere(cfg.tls.used() || o.selfSigned, listener.Addr())
+	if cfg.PublicURL == "" {
+		ready.elsewhere = front.Elsewhere(cfg.TLS.Used() || o.selfSigned, listener.Addr())
 	}
-	caFile, err := cfg.serveAt(listener, o)
+	caFile, err := serveAt(&cfg, listener, o)
 	if err != nil {
 		return err
 	}
-	cfg.own = append(cfg.own, addressesOf(listener.Addr())...)
-	if err := cfg.writeStores(o.data); err != nil {
+	cfg.Own = append(cfg.Own, front.AddressesOf(listener.Addr())...)
+	if err := writeStores(cfg, o.data); err != nil {
 		return err
 	}
-	if ready.Keys, ready.made, ready.invitation, err = prepare(ctx, cfg, o, caFile); err != nil {
+	hosted, err := fakes.Start(o.fakes, o.data)
+	if err != nil {
+		return err
+	}
+	defer hosted.Close()
+	if ready.Keys, ready.made, ready.invitation, err = prepare(ctx, cfg, o, hosted, caFile); err != nil {
 		return err
 	}
 	roster := newRoster(filepath.Join(o.data, rosterFile))
 	defer roster.close()
 	own.list(roster)
-	address := cfg.tls.scheme() + reachable(listener.Addr())
-	agents, err := openAgents(cfg, o, cfg.agentsEndpoint(address), ready.Keys, roster)
+	address := cfg.TLS.Scheme() + front.Reachable(listener.Addr())
+	agents, err := openAgents(cfg, o, agentsEndpoint(cfg, address), ready.Keys, roster)
 	if err != nil {
 		return err
 	}
-	cfg.localProvider = agents.socket.Path()
-	socket, err := inheritable(listener)
+	cfg.LocalProvider = agents.socket.Path()
+	socket, err := front.Inheritable(listener)
 	if err != nil {
 		return errors.Join(fmt.Errorf("hand the listening socket down: %w", err), agents.close())
 	}
 	defer socket.Close()
-	t := &tree{own: own, agents: agents, processes: newProcesses(cfg, o, socket, roster), roster: roster}
+	endpoint := agentsEndpoint(cfg, address)
+	processes := newProcesses(cfg, o, socket, roster, drivers(o, endpoint, ready.Keys, hosted))
+	t := &tree{own: own, agents: agents, processes: processes, roster: roster}
 	return t.run(ctx, address, func() { isReady(ready) })
 }
 
 // serveAt decides the address and the certificate of the API. It returns the file of the
 // certificate if it is self-signed.
-func (c *config) serveAt(listener net.Listener, o upOptions) (caFile string, err error) {
-	if c.videoModels == "" {
-		c.videoModels = upVideoModels
+func serveAt(c *settings.Config, listener net.Listener, o upOptions) (caFile string, err error) {
+	if c.VideoModels == "" {
+		c.VideoModels = upVideoModels
 	}
-	host, _, _ := net.SplitHostPort(reachable(listener.Addr()))
+	host, _, _ := net.SplitHostPort(front.Reachable(listener.Addr()))
 	if o.selfSigned {
 		dir, err := filepath.Abs(o.data)
 		if err != nil {
 			return "", err
 		}
-		if c.tls, err = selfSigned(dir, append(machineAddresses(listener.Addr()), host)...); err != nil {
+		if c.TLS, err = front.SelfSigned(dir, append(front.MachineAddresses(listener.Addr()), host)...); err != nil {
 			return "", err
 		}
-		caFile = c.tls.cert
+		caFile = c.TLS.Cert
 	}
-	if c.publicURL == "" {
-		c.publicURL = c.tls.scheme() + reachable(listener.Addr())
-		if c.tls.used() && c.tls.covers(host) != nil {
+	if c.PublicURL == "" {
+		c.PublicURL = c.TLS.Scheme() + front.Reachable(listener.Addr())
+		if c.TLS.Used() && c.TLS.Covers(host) != nil {
 			return "", fmt.Errorf(
-				"REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.tls.cert,
+				"REELAY_TLS_CERT (--tls-cert) %q is not valid for %s: set REELAY_PUBLIC_URL to an https address that it is valid for", c.TLS.Cert,
 				host,
 			)
 		}
@@ -264,9 +290,9 @@ const upVideoModels = "sora-2=testcard,sora-2-pro=testcard"
 
 // agentsEndpoint returns the URL of the API for local agents. With TLS it is an address
 // that the certificate is valid for.
-func (c *config) agentsEndpoint(address string) string {
-	if c.tls.used() {
-		return c.publicURL
+func agentsEndpoint(c settings.Config, address string) string {
+	if c.TLS.Used() {
+		return c.PublicURL
 	}
 	return address
 }
@@ -277,22 +303,24 @@ const postgresConnections = 180
 
 // prepare migrates the database and creates the keys, the pool and, once, the first member of
 // `up`.
-func prepare(ctx context.Context, cfg config, o upOptions, caFile string) (keys credentials.Keys, made bool, invitation string, err error) {
-	if _, err := migrate(ctx, cfg.databaseURL); err != nil {
+func prepare(ctx context.Context, cfg settings.Config, o upOptions, hosted *fakes.Fakes, caFile string) (
+	keys credentials.Keys, made bool, invitation string, err error,
+) {
+	if _, err := migrate(ctx, cfg.DatabaseURL); err != nil {
 		return keys, false, "", err
 	}
-	s, err := openStack(ctx, cfg, cfg.publicURL)
+	s, err := openStack(ctx, cfg, cfg.PublicURL)
 	if err != nil {
 		return keys, false, "", err
 	}
 	defer s.Close()
-	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentials.FileName), cfg.publicURL, caFile); err != nil {
+	if keys, made, err = s.credentials(ctx, filepath.Join(o.data, credentials.FileName), cfg.PublicURL, caFile); err != nil {
 		return keys, made, "", err
 	}
-	if invitation, err = s.firstMember(ctx, cfg.publicURL); err != nil {
+	if invitation, err = s.firstMember(ctx, cfg.PublicURL); err != nil {
 		return keys, made, "", err
 	}
-	return keys, made, invitation, s.localPool(ctx, o)
+	return keys, made, invitation, errors.Join(s.localPool(ctx, o), s.enginePool(ctx, o), hosted.Apply(ctx, s.registry, s.pools()))
 }
 
 // tree is everything that `up` runs.

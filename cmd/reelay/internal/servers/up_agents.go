@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/gpu/agent"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/localstack"
@@ -30,7 +30,7 @@ type localAgents struct {
 }
 
 // openAgents prepares agents for the API at endpoint with the worker key. It starts none.
-func openAgents(cfg config, o upOptions, endpoint string, keys credentials.Keys, roster *roster) (*localAgents, error) {
+func openAgents(cfg settings.Config, o upOptions, endpoint string, keys credentials.Keys, roster *roster) (*localAgents, error) {
 	data := o.data
 	self, err := os.Executable()
 	if err != nil {
@@ -60,9 +60,9 @@ func openAgents(cfg config, o upOptions, endpoint string, keys credentials.Keys,
 }
 
 // agentCommand returns the command of an agent with these runtimes and the built-in ones.
-func agentCommand(cfg config, self string, runtimes []string) []string {
+func agentCommand(cfg settings.Config, self string, runtimes []string) []string {
 	// What jobs call is on the laptop, but the parts of Reelay are not theirs to call.
-	own := strings.Join(slices.Concat(cfg.own, []string{hostPort(cfg.databaseURL)}, cfg.redisHosts(), cfg.objects.hosts()), ",")
+	own := strings.Join(slices.Concat(cfg.Own, []string{front.HostPort(cfg.DatabaseURL)}, cfg.RedisHosts(), cfg.Objects.Hosts()), ",")
 	command := []string{self, "agent", "--outbound-loopback", "--outbound-except", own}
 	if len(runtimes) == 0 {
 		return command
@@ -90,58 +90,6 @@ func (a *localAgents) close() error {
 
 // agentsGo is how long agents may take to release their jobs when `up` stops.
 const agentsGo = 8 * time.Second
-
-// reachable returns the address at which this machine reaches a listener.
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return addr.String()
-}
-
-// machineAddresses returns the addresses of this machine, except loopback, if the
-// listener listens on all of them.
-func machineAddresses(addr net.Addr) []string {
-	at, _ := addr.(*net.TCPAddr)
-	if at == nil || !at.IP.IsUnspecified() {
-		return nil
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil // the addresses are only informative
-	}
-	var found []string
-	for _, each := range all {
-		network, ok := each.(*net.IPNet)
-		if ok && network.IP.IsGlobalUnicast() && (network.IP.To4() != nil || at.IP.To4() == nil) {
-			found = append(found, network.IP.String())
-		}
-	}
-	return found
-}
-
-// addressesOf returns all addresses of a listener, as host:port.
-func addressesOf(addr net.Addr) []string {
-	all := []string{addr.String()}
-	for _, address := range machineAddresses(addr) {
-		all = append(all, net.JoinHostPort(address, strconv.Itoa(addr.(*net.TCPAddr).Port)))
-	}
-	return all
-}
-
-// elsewhere returns the other URLs of a listener.
-func elsewhere(secure bool, addr net.Addr) []string {
-	scheme := "http://"
-	if secure {
-		scheme = "https://"
-	}
-	var urls []string
-	for _, address := range machineAddresses(addr) {
-		urls = append(urls, scheme+net.JoinHostPort(address, strconv.Itoa(addr.(*net.TCPAddr).Port)))
-	}
-	return urls
-}
 
 // localPool writes the pool of local agents according to the flags. Their models must be in
 // the catalogue: an agent that names another cannot register.

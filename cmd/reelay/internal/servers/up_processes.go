@@ -8,13 +8,15 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
+	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/secretfile"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -29,26 +31,29 @@ type processes struct {
 type process struct {
 	config localstack.ChildConfig
 	child  *localstack.Child
+	// leaves marks an agent, which ends before the others: it gives its jobs back.
+	leaves bool
 }
 
 // processGrace is how long an api or control process may take to end: it drains.
-const processGrace = drainTime + 5*time.Second
+const processGrace = front.DrainTime + 5*time.Second
 
-// newProcesses returns o.api api and o.control control processes. It starts none. All
+// newProcesses returns o.api api and o.control control processes, and drivers. It starts none. All
 // api processes serve one socket, where a connection waits until one of them accepts it.
-func newProcesses(cfg config, o upOptions, socket *os.File, roster *roster) *processes {
+func newProcesses(cfg settings.Config, o upOptions, socket *os.File, roster *roster, drivers []*process) *processes {
 	all := &processes{roster: roster}
 	add := func(command string, n int, files ...*os.File) {
 		for i := range n {
 			name := fmt.Sprintf("%s-%d", command, i+1)
 			all.all = append(all.all, &process{config: localstack.ChildConfig{
-				Name: name, Args: []string{command}, Output: os.Stderr, Grace: processGrace, Files: files,
-				Env: append(os.Environ(), cfg.environment(name)...),
+				Name: name, Args: []string{command}, Output: os.Stderr, Grace: processGrace + cfg.StopDelay, Files: files,
+				Env: slices.Concat(os.Environ(), cfg.Environment(name), secretfile.Environment()),
 			}})
 		}
 	}
 	add("api", o.api, socket)
 	add("control", o.control)
+	all.all = append(all.all, drivers...)
 	return all
 }
 
@@ -76,26 +81,6 @@ func (a *processes) startOne(p *process) (*localstack.Child, error) {
 	p.child = child
 	a.roster.set(p.config.Name, child.Pid())
 	return child, nil
-}
-
-// environment returns the variables that configure the child process name like c.
-func (c *config) environment(name string) []string {
-	return append([]string{
-		"REELAY_NAME=" + name,
-		"REELAY_LISTEN=fd:3",
-		"REELAY_PUBLIC_URL=" + c.publicURL,
-		"REELAY_SECRETS_FILE=" + c.secretsFile,
-		"REELAY_LOG=" + c.log,
-		"REELAY_DATABASE_CONNECTIONS=" + strconv.Itoa(c.databaseMax),
-		"REELAY_LOCAL_PROVIDER=" + c.localProvider,
-		"REELAY_OUTBOUND_LOOPBACK=true", // webhooks and images of a laptop are on the laptop
-		"REELAY_OUTBOUND_EXCEPT=" + strings.Join(c.own, ","),
-		"REELAY_TLS_CERT=" + c.tls.cert,
-		"REELAY_TLS_KEY=" + c.tls.key,
-		"REELAY_VIDEO_MODELS=" + c.videoModels,
-		"DATABASE_URL=" + c.databaseURL,
-		"REDIS_URL=" + c.redisURL,
-	}, c.objects.environment()...)
 }
 
 // answer waits until an api process reports that it is ready.
@@ -146,17 +131,18 @@ func (a *processes) keep(ctx context.Context) error {
 	return group.Wait()
 }
 
-// stop asks all of them to end and waits.
+// stop asks all of them to end and waits: first the agents, which call the others.
 func (a *processes) stop() error {
-	var stopping sync.WaitGroup
 	errs := make([]error, len(a.all))
-	for i, p := range a.all {
-		if p.child == nil {
-			continue
+	for _, agents := range []bool{true, false} {
+		var stopping sync.WaitGroup
+		for i, p := range a.all {
+			if p.child != nil && p.leaves == agents {
+				stopping.Go(func() { errs[i] = p.child.Stop(context.Background()) })
+			}
 		}
-		stopping.Go(func() { errs[i] = p.child.Stop(context.Background()) })
+		stopping.Wait()
 	}
-	stopping.Wait()
 	return errors.Join(errs...)
 }
 

@@ -54,6 +54,36 @@ func (f *Film) check() {
 	f.checkStarts()
 	f.checkTransition()
 	f.checkOutput()
+	f.checkApproval()
+}
+
+const (
+	// maxTakes bounds the takes of a shot: those of a film of MaxShots fit into one workflow.
+	maxTakes = 8
+	// maxWait is the longest time for an answer, in seconds.
+	maxWait = 90 * 24 * 60 * 60
+)
+
+// checkApproval checks what shots wait for.
+func (f *Film) checkApproval() {
+	if wait := f.Approval.WaitSeconds; wait != nil && (*wait < 1 || *wait > maxWait) {
+		f.file.Problem("$.approval.waitSeconds", "waitSeconds is %d: it must be from 1 to %d, which is 90 days", *wait, maxWait)
+	}
+	if after := f.Approval.OnTimeout; after != "" && !slices.Contains([]string{"reject", "approve", "first"}, after) {
+		f.file.Problem("$.approval.onTimeout", "onTimeout is %s: it must be reject, approve or first", show(after))
+	}
+	for i, shot := range f.Shots {
+		switch {
+		case shot.Takes < 0 || shot.Takes > maxTakes:
+			f.problem(i, "takes", "has %d takes: it may have %d", shot.Takes, maxTakes)
+		case shot.DraftSteps < 0:
+			f.problem(i, "draftSteps", "has %d draftSteps: write 1 or more, or leave it out", shot.DraftSteps)
+		case shot.DraftSteps > 0 && shot.Takes < 2 && !shot.Approve:
+			f.problem(i, "draftSteps", "has draftSteps, but no approval: set takes or approve")
+		case shot.Takes > 1 && f.Approval.OnTimeout == "approve":
+			f.problem(i, "takes", "has %d takes, and onTimeout is approve, which does not say which one: write first, or reject", shot.Takes)
+		}
+	}
 }
 
 // place is the place of a field of a shot in the file.

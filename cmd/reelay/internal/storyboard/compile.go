@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/reelay/reelay/client"
+	"github.com/samber/lo"
 )
 
 const (
@@ -56,7 +58,11 @@ func (f *Film) Compile(o Options) (*client.SubmitWorkflowInput, error) {
 		if begin != "" {
 			params["referenceImage"] = begin
 		}
-		w.add(NodeKey(shot.Key), shot.Model, f.prompt(shot), params, o.Sums[f.begins[i].image])
+		if !shot.Approve && shot.Takes < 2 {
+			w.add(NodeKey(shot.Key), shot.Model, f.prompt(shot), params, o.Sums[f.begins[i].image])
+		} else if err := w.addTakes(shot, params, o.Sums[f.begins[i].image]); err != nil {
+			return nil, err
+		}
 		clips[i] = outputOf(NodeKey(shot.Key), "video")
 	}
 	if len(clips) > maxClips {
@@ -173,6 +179,53 @@ func (w *workflow) add(key, model, prompt string, params map[string]any, sum str
 	}
 	w.in.Jobs = append(w.in.Jobs, client.WorkflowJobInput{Key: key, Job: job})
 }
+
+// addTakes adds a shot that is approved: a node for each take, with consecutive seeds, and under the
+// shot's own key the one that picks, or, if the takes are drafts, the one that continues the pick.
+func (w *workflow) addTakes(shot *Shot, params map[string]any, sum string) error {
+	key, seed := NodeKey(shot.Key), int64(1)
+	if given, ok := params["seed"]; ok {
+		text, _ := json.Marshal(given)
+		if json.Unmarshal(text, &seed) != nil && shot.Takes > 1 {
+			return fmt.Errorf("the seed of the shot %s is no integer, so its takes cannot have others", shot.Key)
+		}
+	}
+	var takes []string
+	for i := range max(shot.Takes, 1) {
+		own := maps.Clone(params)
+		if shot.Takes > 1 {
+			own["seed"] = seed + int64(i)
+		}
+		take := fmt.Sprintf("%s.t%d", key, i+1)
+		w.add(take, shot.Model, w.f.prompt(shot), own, sum)
+		if shot.DraftSteps > 0 {
+			w.in.Jobs[len(w.in.Jobs)-1].Job.Draft = &client.DraftInput{Steps: shot.DraftSteps}
+		}
+		takes = append(takes, outputOf(take, lo.Ternary(shot.DraftSteps > 0, "draft", "video")))
+	}
+	asked := map[string]any{"candidates": takes, "question": "Approve the shot " + shot.Key + "?"}
+	if len(takes) > 1 {
+		asked["question"] = "Which take of the shot " + shot.Key + "?"
+	}
+	if w.f.Approval.WaitSeconds != nil {
+		asked["waitSeconds"] = *w.f.Approval.WaitSeconds
+	}
+	if w.f.Approval.OnTimeout != "" {
+		asked["onTimeout"] = w.f.Approval.OnTimeout
+	}
+	if shot.DraftSteps == 0 {
+		w.add(key, approvalModel, "", asked, "")
+		return nil
+	}
+	w.add(key+".pick", approvalModel, "", asked, "")
+	w.add(key, shot.Model, "", nil, "")
+	last := &w.in.Jobs[len(w.in.Jobs)-1]
+	last.Continues, last.Job.Params = new(key+".pick"), nil
+	return nil
+}
+
+// approvalModel is the model of nodes that wait for an answer.
+const approvalModel = "workflow.approval"
 
 func object(fields map[string]any) *json.RawMessage {
 	text, _ := json.Marshal(fields) // made of texts, finite numbers and valid JSON

@@ -33,6 +33,8 @@ type Film struct {
 	Transition transition        `yaml:"transition"`
 	Music      music             `yaml:"music"`
 	Output     output            `yaml:"output"`
+	// Approval says how long shots with Approve or Takes wait for an answer.
+	Approval approval `yaml:"approval"`
 
 	file *yamlfile.File
 	// The shots by key, and how each begins.
@@ -65,6 +67,13 @@ type Shot struct {
 	Reference string `yaml:"reference"`
 	// StartFrom is "previous.lastFrame", "KEY.lastFrame", "KEY.firstFrame" or "frame NAME".
 	StartFrom string `yaml:"startFrom"`
+	// Approve lets the film wait until the shot is approved. Takes is how many videos of it are rendered,
+	// with different seeds, of which one is picked.
+	Approve bool `yaml:"approve"`
+	Takes   int  `yaml:"takes"`
+	// DraftSteps makes the takes drafts of so many steps, of which the picked one is continued. 0 makes them
+	// whole videos.
+	DraftSteps int `yaml:"draftSteps"`
 
 	params map[string]json.RawMessage
 }
@@ -78,6 +87,13 @@ type transition struct {
 type music struct {
 	File   string   `yaml:"file"`
 	Volume *float64 `yaml:"volume"`
+}
+
+// approval is how long a shot waits for an answer, and what happens then. Without them, the model's
+// defaults hold.
+type approval struct {
+	WaitSeconds *int   `yaml:"waitSeconds"`
+	OnTimeout   string `yaml:"onTimeout"`
 }
 
 // output describes the joined film.

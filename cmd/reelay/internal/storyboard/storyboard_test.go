@@ -102,6 +102,42 @@ func TestCompile(t *testing.T) {
 		require.Equal(t, before, after, "the others stay as they are")
 	})
 
+	t.Run("LetsShotsWaitForAnApproval", func(t *testing.T) {
+		t.Parallel()
+
+		w := compile(t, []byte("name: f\ndefaults: {model: testcard}\napproval: {waitSeconds: 60, onTimeout: first}\nshots:\n"+
+			"- {key: fog, prompt: fog, takes: 2, seed: 7}\n- {key: gulls, prompt: gulls, approve: true, startFrom: fog.lastFrame}\n"))
+
+		var nodes []string
+		for _, n := range w.Jobs {
+			nodes = append(nodes, n.Key+" "+n.Job.Model+" "+string(*n.Job.Params))
+		}
+		require.Equal(t, []string{
+			`shots.fog.t1 testcard {"seed":7}`,
+			`shots.fog.t2 testcard {"seed":8}`,
+			`shots.fog workflow.approval {"candidates":["{{shots.fog.t1.video}}","{{shots.fog.t2.video}}"],"onTimeout":"first","question":"Which take of the shot fog?","waitSeconds":60}`,
+			`shots.gulls.t1 testcard {"referenceImage":"{{shots.fog.lastFrame}}"}`,
+			`shots.gulls workflow.approval {"candidates":["{{shots.gulls.t1.video}}"],"onTimeout":"first","question":"Approve the shot gulls?","waitSeconds":60}`,
+			`film video.stitch {"clips":["{{shots.fog.video}}","{{shots.gulls.video}}"]}`,
+		}, nodes[:6])
+	})
+
+	t.Run("ContinuesAPickedDraft", func(t *testing.T) {
+		t.Parallel()
+
+		w := compile(t, []byte("name: f\ndefaults: {model: testcard}\nshots:\n"+
+			"- {key: fog, prompt: fog, takes: 2, draftSteps: 10}\n- {key: gulls, prompt: gulls, startFrom: fog.lastFrame}\n"))
+
+		require.Equal(t, []int{10, 10}, []int{w.Jobs[0].Job.Draft.Steps, w.Jobs[1].Job.Draft.Steps})
+		require.Equal(t, "shots.fog.pick", w.Jobs[2].Key)
+		require.Equal(t, `{"candidates":["{{shots.fog.t1.draft}}","{{shots.fog.t2.draft}}"],"question":"Which take of the shot fog?"}`,
+			string(*w.Jobs[2].Job.Params))
+		require.Equal(t, client.WorkflowJobInput{
+			Key: "shots.fog", Continues: new("shots.fog.pick"), Job: client.SubmitJobInput{Model: "testcard"},
+		}, w.Jobs[3])
+		require.Equal(t, `{"referenceImage":"{{shots.fog.lastFrame}}"}`, string(*w.Jobs[4].Job.Params))
+	})
+
 	t.Run("RefusesFilesThatAreNotUploaded", func(t *testing.T) {
 		t.Parallel()
 		film, err := storyboard.Read("film.yaml",
@@ -138,22 +174,33 @@ func TestRead(t *testing.T) {
 		"name: f\nshots: [{prompt: x}]":          "the shot s1 has no model",
 		head + "shots:\n- promt: x":              `film.yaml:4: unknown field "promt"; did you mean prompt?`,
 		head + "shots:\n- prompt: x\n  zebra: 1": `film.yaml:5: unknown field "zebra"; the keys here are model, durationSeconds`,
-		head + "transitions: {}\nshots:\n- prompt: x":                                                                                            `film.yaml:3: unknown field "transitions"; did you mean transition?`,
-		head + "shots:\n- prompt: x\n- prompt: y\n  key: s1":                                                                                     "film.yaml:6: the shots 1 and 2 have the same key, s1",
-		head + "shots:\n- prompt: x\n  key: s2\n- prompt: y":                                                                                     "shot 2 has no key, and the one that it would get, s2, is that of shot 1",
-		head + "shots: [{prompt: x, key: a b}]":                                                                                                  "the key of a shot is a b",
-		head + "shots: [{prompt: x, key: previous}]":                                                                                             "previous cannot be the key",
-		head + "shots: [{prompt: x, startFrom: previous.lastFrame}]":                                                                             "the shot s1 starts from the shot before, but it is the first",
-		head + "shots: [{prompt: x, startFrom: s1.lastFrame}]":                                                                                   "the shot s1 starts from itself",
-		head + "shots: [{prompt: x, key: fog}, {prompt: y, startFrom: fig.lastFrame}]":                                                           "the shot s2 starts from the shot fig, which does not exist; did you mean fog?",
-		head + "shots: [{prompt: x}, {prompt: y, startFrom: zebra.lastFrame}]":                                                                   "which does not exist: the shots are s1, s2",
-		head + "shots: [{prompt: x, startFrom: me.png}]":                                                                                         "an image is a reference",
-		head + "shots: [{prompt: x, startFrom: frame pier}]":                                                                                     "starts from the frame pier, which does not exist: the film has no frames",
-		head + "frames: {a: s9.lastFrame}\nshots: [{prompt: x}]":                                                                                 "film.yaml:3: the frame a starts from the shot s9",
-		head + "frames: {a: previous.lastFrame}\nshots: [{prompt: x}]":                                                                           "a frame has no shot before it",
-		head + "references: {a: ''}\nshots: [{prompt: x}]":                                                                                       "the reference a has no image",
-		head + "shots: [{prompt: x, reference: mara}]":                                                                                           "names the reference mara, which does not exist",
-		head + "references: {a: a.png}\nshots: [{prompt: x}, {prompt: y, reference: a, startFrom: previous.lastFrame}]":                          "the shot s2 begins with several images",
+		head + "transitions: {}\nshots:\n- prompt: x":                           `film.yaml:3: unknown field "transitions"; did you mean transition?`,
+		head + "shots:\n- prompt: x\n- prompt: y\n  key: s1":                    "film.yaml:6: the shots 1 and 2 have the same key, s1",
+		head + "shots:\n- prompt: x\n  key: s2\n- prompt: y":                    "shot 2 has no key, and the one that it would get, s2, is that of shot 1",
+		head + "shots: [{prompt: x, key: a b}]":                                 "the key of a shot is a b",
+		head + "shots: [{prompt: x, takes: 9}]":                                 "the shot s1 has 9 takes: it may have 8",
+		head + "shots: [{prompt: x, takes: -1}]":                                "the shot s1 has -1 takes",
+		head + "approval: {waitSeconds: 0}\nshots: [{prompt: x}]":               "waitSeconds is 0: it must be from 1 to 7776000",
+		head + "approval: {onTimeout: last}\nshots: [{prompt: x}]":              "onTimeout is last: it must be reject, approve or first",
+		head + "shots: [{prompt: x, takes: 2, draftSteps: -1}]":                 "has -1 draftSteps",
+		head + "shots: [{prompt: x, draftSteps: 5}]":                            "has draftSteps, but no approval: set takes or approve",
+		head + "approval: {onTimeout: approve}\nshots: [{prompt: x, takes: 2}]": "which does not say which one",
+		head + "shots: [{prompt: x, key: previous}]":                            "previous cannot be the key",
+		head + "shots: [{prompt: x, startFrom: previous.lastFrame}]":            "the shot s1 starts from the shot before, but it is the first",
+		head + "shots: [{prompt: x, startFrom: s1.lastFrame}]":                  "the shot s1 starts from itself",
+
+		head + "shots: [{prompt: x, key: fog}, {prompt: y, startFrom: fig.lastFrame}]": "the shot s2 starts from the shot fig, which does not exist; did you mean fog?",
+
+		head + "shots: [{prompt: x}, {prompt: y, startFrom: zebra.lastFrame}]": "which does not exist: the shots are s1, s2",
+		head + "shots: [{prompt: x, startFrom: me.png}]":                       "an image is a reference",
+		head + "shots: [{prompt: x, startFrom: frame pier}]":                   "starts from the frame pier, which does not exist: the film has no frames",
+		head + "frames: {a: s9.lastFrame}\nshots: [{prompt: x}]":               "film.yaml:3: the frame a starts from the shot s9",
+		head + "frames: {a: previous.lastFrame}\nshots: [{prompt: x}]":         "a frame has no shot before it",
+		head + "references: {a: ''}\nshots: [{prompt: x}]":                     "the reference a has no image",
+		head + "shots: [{prompt: x, reference: mara}]":                         "names the reference mara, which does not exist",
+
+		head + "references: {a: a.png}\nshots: [{prompt: x}, {prompt: y, reference: a, startFrom: previous.lastFrame}]": "the shot s2 begins with several images",
+
 		head + "shots: [{prompt: x, startFrom: s3.lastFrame}, {prompt: y, startFrom: s1.lastFrame}, {prompt: z, startFrom: previous.lastFrame}]": "the shot s1 waits for itself: s1 → s3 → s2 → s1",
 		head + "transition: {kind: fade, seconds: 1.5}\nshots: [{prompt: x}, {prompt: y, durationSeconds: 5}]":                                   "film.yaml:3: a transition of 1.5 s is too long for the shot s1, which has 2 s",
 		head + "transition: {kind: melt}\nshots: [{prompt: x}]":                                                                                  "the transition is melt: it must be one of cut, fade",

@@ -40,14 +40,23 @@ func (y *YesFlag) Insist(cmd *cobra.Command, question string) error {
 	return y.Confirm(cmd, question)
 }
 
-// ask prints a question and reads the answer, which is no unless it is y or yes.
-func ask(in io.Reader, out io.Writer, question string) error {
-	fmt.Fprint(out, question+" [y/N] ")
+// Ask prints a question and returns the line that is the answer, without the spaces around it.
+func Ask(in io.Reader, out io.Writer, question string) (string, error) {
+	fmt.Fprint(out, question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return strings.TrimSpace(answer), nil
+}
+
+// ask prints a question and reads the answer, which is no unless it is y or yes.
+func ask(in io.Reader, out io.Writer, question string) error {
+	answer, err := Ask(in, out, question+" [y/N] ")
+	if err != nil {
 		return err
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+	switch strings.ToLower(answer) {
 	case "y", "yes":
 		return nil
 	}

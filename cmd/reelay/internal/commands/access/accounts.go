@@ -19,13 +19,13 @@ import (
 func AccountsCommand() *cobra.Command {
 	cmd := listAccounts(&cobra.Command{
 		Use:   "accounts",
-		Short: "List, create and change accounts (for operators)",
+		Short: "List, create, change and delete accounts (for operators)",
 		Long:  "Lists the accounts, newest first.",
 		Args:  terminal.NoSuchCommand,
 	})
 	cmd.AddCommand(
 		listAccounts(&cobra.Command{Use: "list", Short: "List accounts, newest first", Args: cobra.NoArgs}),
-		accountsCreateCommand(), accountsUpdateCommand())
+		accountsCreateCommand(), accountsUpdateCommand(), accountsDeleteCommand(), accountsDeletionsCommand())
 	return cmd
 }
 
@@ -47,7 +47,9 @@ var accountTable = output.Table[client.Account]{
 		{Title: "MAX QUEUED", Value: func(a client.Account) any { return a.MaxQueued }},
 		{Title: "MAX RUNNING", Value: func(a client.Account) any { return a.MaxRunning }},
 		{Title: "SUBMITS/MIN", Value: func(a client.Account) any { return a.SubmitsPerMinute }},
+		{Title: "DELETING", Wide: true, Value: func(a client.Account) any { return a.ClosedAt }},
 		{Title: "DRAFTS KEPT", Wide: true, Value: func(a client.Account) any { return fmt.Sprintf("%d h", a.DraftsKeptHours) }},
+		{Title: "TIME ZONE", Wide: true, Value: func(a client.Account) any { return a.TimeZone }},
 	},
 	Name: func(a client.Account) string { return a.Id },
 	None: "No accounts.",
@@ -55,7 +57,7 @@ var accountTable = output.Table[client.Account]{
 
 // accountFlags are the properties of an account that can be set.
 type accountFlags struct {
-	name, tier                     string
+	name, tier, zone               string
 	queued, running, submitsPerMin int
 	draftsKept                     int
 }
@@ -63,6 +65,7 @@ type accountFlags struct {
 func (a *accountFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.name, "name", "", "name of the account")
+	f.StringVar(&a.zone, "time-zone", "", "time zone in which its days and months begin, such as Europe/Berlin (default UTC)")
 	f.StringVar(&a.tier, "tier", "", "enterprise, pro, free or batch; critical is reserved for operators")
 	f.IntVar(&a.queued, "max-queued", 0, "how many of its jobs may wait (default: the tier's)")
 	f.IntVar(&a.running, "max-running", 0, "how many of its jobs may run at once (default: the tier's)")
@@ -75,6 +78,9 @@ func (a *accountFlags) input(cmd *cobra.Command) (in client.AccountInput, err er
 	f := cmd.Flags()
 	if f.Changed("name") {
 		in.Name = &a.name
+	}
+	if f.Changed("time-zone") {
+		in.TimeZone = &a.zone
 	}
 	if f.Changed("tier") {
 		tier, err := input.ParseEnum("tier", a.tier, client.AllTier)

@@ -34,7 +34,8 @@ func ModelsCommand() *cobra.Command {
 	})
 	cmd.AddCommand(
 		listModels(&cobra.Command{Use: "list", Short: "List the models and aliases", Args: cobra.NoArgs}),
-		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsExportCommand(), modelsRemoveCommand(), modelsRestoreCommand())
+		modelsShowCommand(), modelsApplyCommand(), modelsDiffCommand(), modelsExportCommand(), modelsImportCommand(),
+		modelsRemoveCommand(), modelsRestoreCommand())
 	return cmd
 }
 
@@ -97,6 +98,12 @@ var modelTable = output.Table[modelRow]{
 				return nil
 			}
 			return modelState(r.model.State)
+		}},
+		{Title: "FALLBACK", Wide: true, Value: func(r modelRow) any {
+			if r.alias != nil {
+				return nil
+			}
+			return strings.Join(r.model.Fallback, ", ")
 		}},
 		{Title: "DESCRIPTION", Kind: output.Long, Value: func(r modelRow) any {
 			if r.alias != nil {
@@ -251,6 +258,7 @@ func printModel(to io.Writer, m *client.Model) error {
 	field("first estimate", "%s of GPU per second of video", text.Seconds(m.GpuSecondsPerSecond))
 	field("time depends on", "%s", cmp.Or(strings.Join(m.TimeDependsOn, ", "), "resolution, durationSeconds"))
 	field("price factor", "%g", m.PriceFactor)
+	field("fallback", "%s", cmp.Or(strings.Join(m.Fallback, ", "), "none"))
 	field("drafts", "%s", draftable(m.Drafts))
 	for _, part := range []struct {
 		name  string

@@ -28,6 +28,7 @@ func PoolsCommand() *cobra.Command {
 		listPools(&cobra.Command{Use: "list", Short: "List the pools (for operators)", Args: cobra.NoArgs}),
 		poolsShowCommand(),
 		poolsExplainCommand(),
+		poolsAddCommand(),
 		applyPools(&cobra.Command{
 			Use:   "apply -f FILE",
 			Short: "Add and change the pools of a file (for operators)",
@@ -41,6 +42,10 @@ func PoolsCommand() *cobra.Command {
 			(*client.Client).PausePool),
 		poolAction("resume", "Let a pool that was paused have workers again", "Resumed", (*client.Client).ResumePool),
 		poolsDeleteCommand(),
+		poolsEnginesCommand(),
+		engineAction("hold-engine", "Take an engine out of service: its worker finishes its job and leaves", "Held", (*client.Client).HoldEngine),
+		engineAction("resume-engine", "Put an engine that was held back into service", "Resumed", (*client.Client).ResumeEngine),
+		poolsProviderCommand(),
 		poolsCheckpointsCommand())
 	return cmd
 }

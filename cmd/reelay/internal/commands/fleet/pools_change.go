@@ -90,7 +90,13 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		field("machine", "%s", *p.MachineType)
 	}
 	field("class", "%s", p.CapacityClass)
-	field("models", "%s", strings.Join(p.Models, ", "))
+	field("models", "%s", cmp.Or(strings.Join(p.Models, ", "), "none"))
+	if p.FollowsCatalogue {
+		field("", "all of the catalogue whose runtime is the kind of the engines")
+	}
+	for i, e := range p.Engines {
+		field(lo.Ternary(i == 0, "engines", ""), "%s", describe(e))
+	}
 	if len(p.Tiers) > 0 {
 		field("lanes", "%s", strings.ToLower(text.Join(p.Tiers)))
 	}
@@ -175,13 +181,19 @@ func notStarting(p *client.Pool) string {
 	return says
 }
 
+// poolExplanation is what --json prints of an explanation.
+type poolExplanation struct {
+	client.PoolExplanation
+	Engines []client.Engine `json:"engines,omitempty"`
+}
+
 func poolsExplainCommand() *cobra.Command {
 	explain := &connect.Call{Target: connect.Target{Operator: true}}
 	return explain.Command(&cobra.Command{
 		Use:   "explain NAME",
 		Short: "Say how many workers a pool should have now, and why (for operators)",
 		Long: "Says what the scaler would do with a pool now, and why. It changes nothing. Of a pool of the provider static, it says what\n" +
-			"should be done with it: its machines come by themselves.",
+			"should be done with it: its machines come by themselves. Of a pool of engines, it says the state of each engine.",
 		Args: cobra.ExactArgs(1),
 	}, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		pool, err := findPool(ctx, c, args[0])
@@ -192,11 +204,19 @@ func poolsExplainCommand() *cobra.Command {
 		if err != nil {
 			return nil, nil, err
 		}
-		return e, func(out io.Writer) error { return printExplanation(out, pool, e) }, nil
+		return poolExplanation{*e, pool.Engines}, func(out io.Writer) error { return printExplanation(out, pool, e) }, nil
 	})
 }
 
 func printExplanation(out io.Writer, pool *client.Pool, e *client.PoolExplanation) error {
+	if pool.EngineKind != nil {
+		fmt.Fprintf(out, "%s has %s. Workers: %d, one for each engine that is ready or holds a job.\n%s\n", pool.Name,
+			text.Count(len(pool.Engines), "engine"), e.Workers, output.Clean(e.Reason))
+		for _, one := range pool.Engines {
+			fmt.Fprintln(out, describe(one))
+		}
+		return nil
+	}
 	does := "It stays as it is."
 	switch {
 	case e.Boot > 0 && pool.Provider == "static":

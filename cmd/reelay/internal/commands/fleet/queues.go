@@ -57,6 +57,12 @@ var QueueTable = output.Table[client.Queue]{
 		}},
 		{Title: "EMPTY IN", Wide: true, Value: emptyIn},
 		{Title: "WORKERS", Wide: true, Value: func(q client.Queue) any { return q.DrainCause }},
+		{Title: "FOR A PROVIDER", Wide: true, Value: func(q client.Queue) any {
+			if q.ProviderWait == nil {
+				return nil
+			}
+			return q.ProviderWait.Jobs
+		}},
 		{Title: "STATE", Kind: output.State, Value: func(q client.Queue) any { return queueState(q) }},
 	},
 	None: "No queued or running jobs, and no paused queue.",
@@ -89,11 +95,14 @@ func emptyIn(q client.Queue) any {
 }
 
 // queueState says whether a queue is paused, by whom, since when and why, or why its jobs do not
-// start.
+// start, or how many wait for a hosted provider and why.
 func queueState(q client.Queue) string {
 	if q.Pause == nil {
 		if q.BlockedReason != nil {
 			return *q.BlockedReason
+		}
+		if wait := q.ProviderWait; wait != nil {
+			return fmt.Sprintf("%d wait: %s", wait.Jobs, strings.TrimSuffix(wait.Message, "."))
 		}
 		return "active"
 	}

@@ -22,6 +22,8 @@ type explanation struct {
 	Status client.JobStatus `json:"status"`
 	// Why says why the job waits, failed or was cancelled, the most important reason first.
 	Why []string `json:"why"`
+	// Routes are the changes of its model, the oldest first.
+	Routes []client.JobRoute `json:"routes"`
 	// Change says what would change that.
 	Change []string `json:"change"`
 	// Placements are where workers can run it, the preferred place first, for operators and viewers.
@@ -54,7 +56,7 @@ func ExplainCommand() *cobra.Command {
 // explainJob explains a job as it is at a time.
 func explainJob(job *client.JobHistory, now time.Time) explanation {
 	e := explanation{ID: job.Id, Status: job.Status, Why: []string{}, Change: []string{}, Needs: []string{}, Next: []string{},
-		Placements: job.Placements}
+		Routes: append([]client.JobRoute{}, job.Routes...), Placements: job.Placements}
 	next := func(format string, args ...any) { e.Next = append(e.Next, fmt.Sprintf(format, args...)) }
 	e.Why = append(e.Why, waiting(job)...)
 	for _, reason := range job.WaitingFor {
@@ -86,6 +88,13 @@ func explainJob(job *client.JobHistory, now time.Time) explanation {
 		e.Next = append(e.Next, ahead(job, now)...)
 	}
 	return e
+}
+
+// routes says from which model to which a job went, when, and why.
+func routes(all []client.JobRoute) []string {
+	return lo.Map(all, func(r client.JobRoute, _ int) string {
+		return fmt.Sprintf("%s until %s, then %s: %s", r.From, output.Moment(r.At), r.To, r.Reason)
+	})
 }
 
 // needs says what a worker must have.
@@ -133,6 +142,9 @@ func ahead(job *client.JobHistory, now time.Time) (next []string) {
 	default:
 		if len(job.Attempts) > 0 {
 			last := job.Attempts[len(job.Attempts)-1]
+			if doing := job.Progress.Message; doing != nil && *doing != "" {
+				say("Now: %s.", strings.TrimSuffix(*doing, "."))
+			}
 			say("Attempt %d runs%s. If its worker is lost, another one %s.", last.AttemptNo, onWorker(last), lossOf(job))
 		}
 	}
@@ -164,8 +176,11 @@ func onWorker(a client.Attempt) string {
 
 // lossOf says what another worker does after a loss.
 func lossOf(job *client.JobHistory) string {
-	if job.AtMostOnce {
+	switch {
+	case job.AtMostOnce:
 		return "does not take it: it fails, since it may be started once"
+	case job.HasHandle:
+		return "adopts the work where it runs"
 	}
 	return "continues from the newest checkpoint"
 }
@@ -177,7 +192,7 @@ func printJobExplanation(e explanation) output.Printer {
 		for _, part := range []struct {
 			name  string
 			lines []string
-		}{{"why", e.Why}, {"needs", e.Needs}, {"next", e.Next}, {"change", e.Change}} {
+		}{{"why", e.Why}, {"routes", routes(e.Routes)}, {"needs", e.Needs}, {"next", e.Next}, {"change", e.Change}} {
 			for _, one := range part.lines {
 				fmt.Fprintf(&b, "%-8s%s\n", part.name, output.Clean(text.Clip(one, 2000)))
 				part.name = ""

@@ -78,6 +78,12 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.AtMostOnce {
 		field("once", "it is never started twice: a loss of its worker ends it")
 	}
+	if len(job.Fallback) > 0 {
+		field("fallback", "%s", strings.Join(job.Fallback, ", "))
+	}
+	for _, route := range routes(job.Routes) {
+		field("model was", "%s", route)
+	}
 	for _, line := range constraints(&job.Job) {
 		field("constraints", "%s", line)
 	}
@@ -113,6 +119,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	if job.Time != nil {
 		field("times", "%s", timesOf(job.Time))
 	}
+	if len(job.Attempts) > 0 {
+		field("cost", "%s", costOf(&job.Job))
+	}
 	if job.Status == client.JobStatusFailed {
 		field("why", "%s", progress.Failure(&job.Job))
 	}
@@ -127,6 +136,9 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 	}
 	if job.Continues != nil {
 		field("continues", "%s", job.Continues.Id)
+	}
+	if job.ReusedFrom != nil {
+		field("reused from", "%s: no worker rendered this job", *job.ReusedFrom)
 	}
 	if job.Output != nil {
 		field("output", "%s", output.Clip(string(*job.Output), 2000))
@@ -256,6 +268,24 @@ func attemptRows(attempts []client.Attempt) [][]string {
 		})
 	}
 	return rows
+}
+
+// costOf says what the account pays, and for operators what it does not.
+func costOf(job *client.Job) string {
+	known := func(usd *float64) string {
+		if usd == nil {
+			return "unknown, since a pool had no price"
+		}
+		return text.USD(*usd)
+	}
+	all := known(job.CostUsd)
+	if rest := job.OperatorCostUsd; rest != nil && *rest > 0 {
+		all += ", and " + text.USD(*rest) + " that the account does not pay"
+	}
+	if job.EstimatedCostUsd != nil {
+		all += " (estimated at " + text.USD(*job.EstimatedCostUsd) + ")"
+	}
+	return all
 }
 
 // timesOf says where the time of a run went. The parts add up to the total.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ func Command() *cobra.Command {
 		Short: "List jobs, and change their tier or priority",
 		Args:  terminal.NoSuchCommand,
 	})
-	cmd.AddCommand(ListCommand(), setTierCommand(), setPriorityCommand())
+	cmd.AddCommand(ListCommand(), setTierCommand(), setPriorityCommand(), decideCommand())
 	return cmd
 }
 
@@ -78,6 +79,40 @@ func setPriorityCommand() *cobra.Command {
 				return nil, "", err
 			}
 			return job, fmt.Sprintf("has the priority %d", job.Priority), nil
+		})
+	})
+}
+
+func decideCommand() *cobra.Command {
+	var again, giveUp bool
+	cmd := &cobra.Command{
+		Use:   "decide JOB…",
+		Short: "Decide about jobs whose submit a hosted provider did not answer (for operators)",
+		Long: "Ends the wait of jobs with SUBMIT_UNKNOWN: the provider did not answer their submit, and cannot say whether it began.\n" +
+			"Look at the provider's own list of jobs first. With --pay-again the jobs are submitted again, which may be paid twice; with\n" +
+			"--give-up they fail.",
+		Example: "  reelay jobs decide job_01937d3e --give-up",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return errors.New("give the ids of jobs: reelay jobs decide JOB… --pay-again")
+			case again == giveUp:
+				return errors.New("give either --pay-again or --give-up")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&again, "pay-again", false, "submit the jobs again, which may be paid twice")
+	cmd.Flags().BoolVar(&giveUp, "give-up", false, "let the jobs fail")
+	call := &connect.Call{Target: connect.Target{Operator: true}}
+	return call.Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
+		decision, says := client.SubmitDecisionGiveUp, "has failed"
+		if again {
+			decision, says = client.SubmitDecisionPayAgain, "is submitted again"
+		}
+		return eachJob(ctx, c, args, func(id string) (*client.Job, string, error) {
+			job, err := c.DecideSubmit(ctx, id, decision)
+			return job, says, err
 		})
 	})
 }

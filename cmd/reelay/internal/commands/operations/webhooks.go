@@ -68,7 +68,7 @@ func webhooksCreateCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringSliceVar(&events, "events", nil,
-		"job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled (default: all)")
+		"job.completed, job.failed, job.cancelled, workflow.completed, workflow.failed, workflow.cancelled, workflow.approval_requested (default: all)")
 	cmd.Flags().BoolVar(&openAI, "openai", false, "send the bodies of OpenAI's webhooks (video.completed, video.failed)")
 	return new(connect.Call).Command(cmd, func(ctx context.Context, c *client.Client, args []string) (any, output.Printer, error) {
 		format := client.WebhookFormatStandard

@@ -64,11 +64,19 @@ func printEstimate(out io.Writer, e *client.Estimate) error {
 		}
 		return text.Seconds(*v)
 	}
+	if e.ReusedFrom != nil {
+		_, err := fmt.Fprintf(out, "%-12s%s: no worker renders it\n", "reuses", *e.ReusedFrom)
+		return err
+	}
 	starts := seconds(e.WaitSeconds)
 	if e.WaitSeconds == nil {
 		starts = "unknown: no worker can run it now, or its queue is paused"
 	}
-	_, err := fmt.Fprintf(out, "%-12s%d\n%-12s%s\n%-12s%s\n%-12s%s\n", "position", e.Position, "starts in", starts, "at worst",
-		seconds(e.WaitSecondsP90)+" (in 9 of 10 cases)", "runs for", seconds(e.RenderSeconds))
+	cost := "unknown: no pool that can run it has a price"
+	if e.CostUsd != nil {
+		cost = "about " + text.USD(*e.CostUsd)
+	}
+	_, err := fmt.Fprintf(out, "%-12s%d\n%-12s%s\n%-12s%s\n%-12s%s\n%-12s%s\n", "position", e.Position, "starts in", starts, "at worst",
+		seconds(e.WaitSecondsP90)+" (in 9 of 10 cases)", "runs for", seconds(e.RenderSeconds), "costs", cost)
 	return err
 }

@@ -24,28 +24,29 @@ import (
 
 // submitOptions are the flags of `reelay submit`.
 type submitOptions struct {
-	target                       connect.Target
-	model, prompt, promptFile    string
-	params                       string
-	param, metadata              []string
-	duration, pace               float64
-	fps, seed                    int64
-	resolution, aspectRatio      string
-	tier, idempotencyKey, userID string
-	callback                     string
-	runAt, expiresAt, finishBy   input.Time
-	after, inputs                []string
-	image                        string
-	priority, maxAttempts        int
-	maxPreemptions               int
-	maxPrice                     float64
-	atMostOnce, requireRegion    bool
-	region, backoff              string
-	timeout                      time.Duration
-	retryDelay, retryMaxDelay    time.Duration
-	wait, force, asJSON          bool
-	document                     output.Options
-	output                       string
+	target                           connect.Target
+	model, prompt, promptFile        string
+	params                           string
+	param, metadata                  []string
+	duration, pace                   float64
+	fps, seed                        int64
+	resolution, aspectRatio          string
+	tier, idempotencyKey, userID     string
+	callback                         string
+	runAt, expiresAt, finishBy       input.Time
+	after, inputs                    []string
+	image                            string
+	priority, maxAttempts            int
+	maxPreemptions                   int
+	maxPrice                         float64
+	fallback                         []string
+	atMostOnce, reuse, requireRegion bool
+	region, backoff                  string
+	timeout                          time.Duration
+	retryDelay, retryMaxDelay        time.Duration
+	wait, force, asJSON              bool
+	document                         output.Options
+	output                           string
 	fileOptions
 }
 
@@ -135,6 +136,9 @@ func (o *submitOptions) addJobFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.retryDelay, "retry-delay", 0, "delay before the first retry, 0.1s to 24h (default 10s)")
 	f.DurationVar(&o.retryMaxDelay, "retry-max-delay", 0, "longest delay before a retry (default 5m)")
 	f.BoolVar(&o.atMostOnce, "at-most-once", false, "never start the job twice: if its worker is lost, it fails")
+	f.StringSliceVar(&o.fallback, "fallback", nil,
+		"up to 5 `models` that may render the job instead, in order, such as a,b (default: the model's)")
+	f.BoolVar(&o.reuse, "reuse", false, "accept the result of an equal job that has completed")
 	f.IntVar(&o.maxPreemptions, "max-preemptions", 0, "lost spot workers after which a run continues on on-demand capacity only, 0 to 1000")
 	f.Float64Var(&o.maxPrice, "max-price-per-hour", 0, "run only where a worker costs at most so many US dollars per hour")
 	f.Var(&o.finishBy, "finish-by",
@@ -278,6 +282,12 @@ func (o *submitOptions) limits(cmd *cobra.Command, in *client.SubmitJobInput) er
 	}
 	if given("at-most-once") {
 		in.AtMostOnce = &o.atMostOnce
+	}
+	if given("fallback") {
+		in.Fallback = o.fallback
+	}
+	if given("reuse") {
+		in.Reuse = &o.reuse
 	}
 	if given("max-preemptions") {
 		in.MaxPreemptions = &o.maxPreemptions

@@ -35,6 +35,7 @@ type workflowFile struct {
 type workflowNode struct {
 	Key             string                                 `yaml:"key" json:"key"`
 	After           []string                               `yaml:"after" json:"after"`
+	Continues       string                                 `yaml:"continues" json:"continues"`
 	OnParentFailure client.FailurePolicy                   `yaml:"onParentFailure" json:"onParentFailure"`
 	Job             yamlfile.Shaped[client.SubmitJobInput] `yaml:"job" json:"-"`
 	JSON            json.RawMessage                        `yaml:"-" json:"job"`
@@ -126,8 +127,10 @@ func (f *workflowFile) input(problems *nodeProblems) client.SubmitWorkflowInput 
 			problems.add(place, "onParentFailure of the node %s is %s: it must be %s", text.Clip(node.Key, 64), text.Clip(string(p), 64),
 				input.OneOf(client.AllFailurePolicy))
 		}
-		in.Jobs = append(in.Jobs,
-			client.WorkflowJobInput{Key: node.Key, After: node.After, Job: job, OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure)})
+		in.Jobs = append(in.Jobs, client.WorkflowJobInput{
+			Key: node.Key, After: node.After, Job: job, Continues: lo.EmptyableToPtr(node.Continues),
+			OnParentFailure: lo.EmptyableToPtr(node.OnParentFailure),
+		})
 	}
 	return in
 }

@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 	cmd.AddCommand(
 		listWorkflows(&cobra.Command{Use: "list", Short: "List workflows, newest first", Args: cobra.NoArgs}),
 		workflowsRunCommand(), workflowsShowCommand(), workflowsCancelCommand(), workflowsRetryCommand(),
-		workflowsSkipCommand(), workflowsOverrideCommand())
+		workflowsApproveCommand(), workflowsRejectCommand(), workflowsSkipCommand(), workflowsOverrideCommand())
 	return cmd
 }
 
@@ -190,7 +190,30 @@ func printWorkflow(out io.Writer, c *client.Client, w *client.WorkflowDetail) er
 	}
 	fmt.Fprintln(out, pageLine(c, w))
 	NameNodes(w.Jobs)
-	return nodeTable.Write(screen, w.Jobs)
+	if err := nodeTable.Write(screen, w.Jobs); err != nil {
+		return err
+	}
+	for _, n := range w.Jobs {
+		if a := n.Approval; a != nil && a.Url != nil {
+			fmt.Fprintf(out, "\n%s waits for an answer: %s\n  link: %s\n  or:   reelay workflows approve %s %s --pick %s\n", output.Clean(n.Key),
+				output.Clean(input.First(a.Question, "pick a candidate")), *a.Url, w.Id, output.Clean(n.Key), candidateNames(a))
+		}
+	}
+	return nil
+}
+
+// candidateNames lists what can be picked.
+func candidateNames(a *client.WorkflowApproval) string {
+	var names []string
+	for _, c := range a.Candidates {
+		switch {
+		case c.Key != nil:
+			names = append(names, output.Clean(*c.Key))
+		case c.Job != nil:
+			names = append(names, c.Job.Id)
+		}
+	}
+	return strings.Join(names, "|")
 }
 
 var nodeTable = output.Table[client.WorkflowNode]{

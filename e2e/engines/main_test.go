@@ -1,0 +1,9 @@
+package engines
+
+import (
+	"testing"
+
+	"github.com/reelay/reelay/internal/testrun"
+)
+
+func TestMain(m *testing.M) { testrun.Main(m.Run) }

@@ -1,4 +1,0 @@
-package seal
-
-// Look reads the file again if it has changed.
-func (f *File) Look() { f.look(true) }
