@@ -291,6 +291,8 @@ func TestReport(t *testing.T) {
 		require.Contains(t, report(t, db, costs.ByUser, day, day.AddDate(0, 0, 1)), "ann")
 		for _, by := range costs.Groups {
 			same(t, "0.1", &report(t, db, by, day, day.AddDate(0, 0, 2))[""].UsefulUSD)
+			same(t, "0.1", &report(t, db, by, day.AddDate(0, 0, -40), day.AddDate(0, 0, 39))[""].UsefulUSD)
+			same(t, "0.06", &report(t, db, by, day.AddDate(0, 0, 1), day.AddDate(0, 2, 0))[""].UsefulUSD)
 		}
 	}
 
@@ -316,6 +318,8 @@ func TestReport(t *testing.T) {
 		require.True(t, until.Equal(day.AddDate(0, 0, 40)), until)
 		exec(t, db, "DELETE FROM ledger")
 		check(t, db)
+		exec(t, db, "DELETE FROM ledger_user_days")
+		same(t, "0.1", &report(t, db, costs.ByUser, day, day.AddDate(0, 1, 0))[""].UsefulUSD) // the month has its own sums
 	})
 
 	t.Run("OfNothingIsNothing", func(t *testing.T) {
