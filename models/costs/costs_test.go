@@ -322,6 +322,32 @@ func TestReport(t *testing.T) {
 		same(t, "0.1", &report(t, db, costs.ByUser, day, day.AddDate(0, 1, 0))[""].UsefulUSD) // the month has its own sums
 	})
 
+	t.Run("CountsNoDraftAsAVideo", func(t *testing.T) {
+		t.Parallel()
+		db := fixture(t)
+		exec(t, db, "UPDATE jobs SET draft_steps = 2")
+		attempt(t, db, "first", "spot", 0, 50, 0, 0, models.JobCompleted)
+		from, to := begin.Truncate(24*time.Hour), begin.Truncate(24*time.Hour).AddDate(0, 0, 1)
+		exec(t, db, "UPDATE ledger_closing SET until = ?", from)
+		total := report(t, db, costs.ByDay, from, to)[""]
+		require.Equal(t, []int64{1, 1, 0}, []int64{total.Attempts, total.Completed, total.Videos()})
+		require.Nil(t, total.PerVideo())
+
+		exec(t, db, "UPDATE jobs SET draft_steps = NULL, kept_until = NULL, status = 'QUEUED', completed_at = NULL, run = 2")
+		attempt(t, db, "second", "spot", 50, 100, 0, 0, models.JobCompleted)
+		for closed := range 2 {
+			for _, by := range []costs.Group{costs.ByDay, costs.ByUser, costs.ByAccount, costs.ByModel} {
+				total = report(t, db, by, from, to)[""]
+				require.Equal(t, []int64{2, 2, 1}, []int64{total.Attempts, total.Completed, total.Videos()})
+				same(t, "0.1", total.PerVideo())
+			}
+			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := costs.CloseDay(ctx, tx)
+				return err
+			}), "day %d", closed)
+		}
+	})
+
 	t.Run("OfNothingIsNothing", func(t *testing.T) {
 		t.Parallel()
 		all := report(t, fixture(t), costs.ByUser, day, day.AddDate(0, 0, 1))
