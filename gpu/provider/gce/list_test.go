@@ -21,7 +21,8 @@ func list(t *testing.T, provider *gce.Provider, pool *capacity.Pool) []fleet.Ins
 		if all[i].State != fleet.InstanceEnded {
 			assert.NotZero(t, all[i].CreatedAt)
 		}
-		all[i].CreatedAt = time.Time{}
+		assert.Equal(t, all[i].State == fleet.InstanceEnded && all[i].Reclaimed, time.Since(all[i].EndedAt) < time.Minute)
+		all[i].CreatedAt, all[i].EndedAt = time.Time{}, time.Time{}
 	}
 	return all
 }
