@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/erasure"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -66,6 +67,28 @@ func TestPass(t *testing.T) {
 		var known *apierror.Error
 		require.ErrorAs(t, err, &known, "a late worker is told so")
 		s.RequireRows(t)
+	})
+
+	t.Run("IsStuckWhileItOnlyWaits", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := jobstest.Leased(t)
+		start(t, s)
+		pass(t, s)
+		stuck := func() int {
+			h, err := alerts.ReadHealth(t.Context(), s.DB, time.Minute, 1)
+			require.NoError(t, err)
+			return h.DeletionsStuck
+		}
+		require.Zero(t, stuck())
+
+		s.Exec(t, "UPDATE account_deletions SET progress_at = clock_timestamp() - interval '2 hours', next_at = clock_timestamp()")
+		pass(t, s)
+		require.Equal(t, 1, stuck(), "to wait for a job is no progress")
+
+		_, _ = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
+		finish(t, s)
+		require.Zero(t, stuck())
 	})
 
 	t.Run("LeavesAWorkerThatIsGoneToTheReaper", func(t *testing.T) {

@@ -60,6 +60,8 @@ type Row struct {
 	// Attempts is how many ended, and Completed how many of them completed their jobs.
 	Attempts  int64 `bun:"attempts"`
 	Completed int64 `bun:"completed"`
+	// Drafts is how many of Completed completed drafts.
+	Drafts int64 `bun:"drafts"`
 	// Unpriced is how many entries have an unknown amount, since their pool, or a model of a hosted provider, had no price.
 	Unpriced      int64           `bun:"unpriced"`
 	UsefulSeconds float64         `bun:"useful_seconds"`
@@ -73,16 +75,20 @@ type Row struct {
 // USD is what the time and the fees of the row cost.
 func (r *Row) USD() decimal.Decimal { return r.UsefulUSD.Add(r.WastedUSD) }
 
-// PerVideo is what each completed job cost, with all that was wasted; nil if none completed.
+// Videos is how many jobs completed that are not drafts.
+func (r *Row) Videos() int64 { return r.Completed - r.Drafts }
+
+// PerVideo is what all time and all fees cost for each of Videos, with drafts, failures and all that was wasted; nil without a video.
 func (r *Row) PerVideo() *decimal.Decimal {
-	if r.Completed == 0 {
+	if r.Videos() == 0 {
 		return nil
 	}
-	return new(r.USD().DivRound(decimal.NewFromInt(r.Completed), 10))
+	return new(r.USD().DivRound(decimal.NewFromInt(r.Videos()), 10))
 }
 
 // sumsOfRowsSQL sums up rows of the ledger l.
 const sumsOfRowsSQL = `count(*) FILTER (WHERE l.kind = 'ATTEMPT') AS attempts, count(*) FILTER (WHERE l.completed) AS completed,
+		count(*) FILTER (WHERE l.draft) AS drafts,
 		count(*) FILTER (WHERE l.useful_usd IS NULL OR l.wasted_usd IS NULL OR l.charged_usd IS NULL) AS unpriced,
 		sum(l.useful_seconds) AS useful_seconds, sum(l.wasted_seconds) AS wasted_seconds,
 		coalesce(sum(l.useful_usd), 0) AS useful_usd, coalesce(sum(l.wasted_usd), 0) AS wasted_usd,
@@ -119,7 +125,7 @@ func tableOf(by Group, f Filter) dayTable {
 	}
 }
 
-const sumColumns = "attempts, completed, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd"
+const sumColumns = "attempts, completed, drafts, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd"
 
 // addedSQL adds up rows that are sums.
 var addedSQL = "sum(" + strings.ReplaceAll(sumColumns, ", ", "), sum(") + ")"
@@ -205,17 +211,18 @@ func Report(ctx context.Context, db bun.IDB, by Group, f Filter, limit int) (fou
 	err = db.NewRaw(`
 		WITH days AS (`+strings.Join(read, ` UNION ALL `)+`),
 		groups AS MATERIALIZED (
-			SELECT `+cmp.Or(shown[by], "days.key")+` AS key, sum(attempts)::bigint AS attempts, sum(completed)::bigint AS completed, sum(unpriced)::bigint AS unpriced,
+			SELECT `+cmp.Or(shown[by], "days.key")+` AS key, sum(attempts)::bigint AS attempts, sum(completed)::bigint AS completed, sum(drafts)::bigint AS drafts, sum(unpriced)::bigint AS unpriced,
 				sum(useful_seconds) AS useful_seconds, sum(wasted_seconds) AS wasted_seconds, sum(useful_usd) AS useful_usd,
 				sum(wasted_usd) AS wasted_usd, sum(charged_usd) AS charged_usd
 			FROM days GROUP BY days.key)
 		SELECT '' AS key, true AS total, coalesce(sum(attempts), 0)::bigint AS attempts, coalesce(sum(completed), 0)::bigint AS completed,
+			coalesce(sum(drafts), 0)::bigint AS drafts,
 			coalesce(sum(unpriced), 0)::bigint AS unpriced, coalesce(sum(useful_seconds), 0) AS useful_seconds,
 			coalesce(sum(wasted_seconds), 0) AS wasted_seconds, coalesce(sum(useful_usd), 0) AS useful_usd,
 			coalesce(sum(wasted_usd), 0) AS wasted_usd, coalesce(sum(charged_usd), 0) AS charged_usd
 		FROM groups
 		UNION ALL
-		(SELECT key, false, attempts, completed, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd
+		(SELECT key, false, attempts, completed, drafts, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd
 		FROM groups ORDER BY `+order+` LIMIT ?5)`,
 		day(c.From), day(c.Months), day(c.Rest), day(c.Open), f.Account, limit, c.Open, c.To, cmp.Or(f.Zone, "UTC")).Scan(ctx, &found)
 	return found, err
