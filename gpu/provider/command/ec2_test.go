@@ -32,8 +32,8 @@ type ec2API struct {
 	calls  []url.Values
 }
 
-// startEC2 makes a provider whose program calls an imitation of EC2.
-func startEC2(t *testing.T) (*cloud, *ec2API) {
+// startMoto starts the imitation of EC2, and returns where it is.
+func startMoto(t *testing.T) *url.URL {
 	t.Helper()
 	bin, port := venv(t, "ec2"), testrun.FreePort(t)
 	moto := testrun.Command(t, bin+"/moto_server", "-H", "127.0.0.1", "-p", port)
@@ -41,7 +41,6 @@ func startEC2(t *testing.T) (*cloud, *ec2API) {
 	require.NoError(t, moto.Start())
 	at, err := url.Parse("http://127.0.0.1:" + port)
 	require.NoError(t, err)
-	api := &ec2API{url: at, real: httputil.NewSingleHostReverseProxy(at), faults: map[string][]string{}}
 	testrun.Eventually(t, "moto answers", func() bool {
 		res, err := http.Get(at.String() + "/moto-api/data.json")
 		if err == nil {
@@ -49,6 +48,17 @@ func startEC2(t *testing.T) (*cloud, *ec2API) {
 		}
 		return err == nil
 	})
+	return at
+}
+
+// startEC2 makes a provider whose program calls an imitation of EC2 without machines.
+func startEC2(t *testing.T, at *url.URL) (*cloud, *ec2API) {
+	t.Helper()
+	bin := venv(t, "ec2")
+	api := &ec2API{url: at, real: httputil.NewSingleHostReverseProxy(at), faults: map[string][]string{}}
+	res, err := http.Post(at.String()+"/moto-api/reset", "", nil)
+	require.NoError(t, err)
+	res.Body.Close()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	c := wrapped(t, "ec2-spot", `{}`, map[string]string{"PATH": bin + ":" + os.Getenv("PATH"), "AWS_ENDPOINT_URL": server.URL,
@@ -120,12 +130,12 @@ func (a *ec2API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Not parallel: its programs take seconds of CPU, and a list is killed after 10 seconds.
 func TestEC2(t *testing.T) {
-	t.Parallel()
+	moto := startMoto(t)
 
 	t.Run("ConformsToTheProtocol", func(t *testing.T) {
-		t.Parallel()
-		c, _ := startEC2(t)
+		c, _ := startEC2(t, moto)
 
 		report, err := conformWithin(t, c, 30*time.Second, `"options": {}, "timeoutSeconds": 60`)
 
@@ -134,9 +144,9 @@ func TestEC2(t *testing.T) {
 	})
 
 	t.Run("CreatesASpotInstance", func(t *testing.T) {
-		t.Parallel()
-		c, api := startEC2(t)
+		c, api := startEC2(t, moto)
 		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		arguments := strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " ")
 		c.pool.CapacityClass, c.pool.Zones = models.CapacityOnDemand, nil
 		require.NoError(t, c.create(t, "spot-b")[0].Err)
 
@@ -150,15 +160,14 @@ func TestEC2(t *testing.T) {
 		script, err := base64.StdEncoding.DecodeString(spot.Get("UserData"))
 		require.NoError(t, err)
 		require.Equal(t, "#!/bin/sh\nexport REELAY_API_KEY="+c.key+"\nexport REELAY_ENDPOINT=https://reelay.example\nexec docker run agent "+
-			strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " ")+"\n", string(script))
+			arguments+"\n", string(script))
 		require.ElementsMatch(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
 		c.delete(t, "spot-a", "spot-a", "spot-never")
 		require.ElementsMatch(t, []string{"spot-a ENDED", "spot-b RUNNING"}, c.ids(t))
 	})
 
 	t.Run("CreatesOnceWhateverIsAnswered", func(t *testing.T) {
-		t.Parallel()
-		c, api := startEC2(t)
+		c, api := startEC2(t, moto)
 		api.rude("RunInstances", "lost", "lost")
 		api.rude("DescribeInstances", "", "html") // and the list that follows
 
@@ -180,8 +189,7 @@ func TestEC2(t *testing.T) {
 	})
 
 	t.Run("TriesTheZonesInOrder", func(t *testing.T) {
-		t.Parallel()
-		c, api := startEC2(t)
+		c, api := startEC2(t, moto)
 		sold := "InsufficientInstanceCapacity We currently do not have sufficient g6.xlarge capacity in the zone you requested (us-east-1b). " +
 			"You can currently get g6.xlarge capacity by not specifying a zone in your request or choosing us-east-1c, us-east-1d."
 		api.rude("RunInstances", sold)
@@ -197,8 +205,7 @@ func TestEC2(t *testing.T) {
 	})
 
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {
-		t.Parallel()
-		c, api := startEC2(t)
+		c, api := startEC2(t, moto)
 		c.pool.Zones = nil
 		for fault, class := range map[string]fleet.ErrorClass{
 			"MaxSpotInstanceCountExceeded Max spot instance count exceeded": fleet.Quota,
@@ -228,8 +235,7 @@ func TestEC2(t *testing.T) {
 	})
 
 	t.Run("ListsAllPages", func(t *testing.T) {
-		t.Parallel()
-		c, api := startEC2(t)
+		c, api := startEC2(t, moto)
 		c.pool.Zones = nil
 		require.NoError(t, c.create(t, "spot-a")[0].Err)
 		body := api.do(t, url.Values{"Action": {"DescribeInstances"}})
@@ -256,8 +262,7 @@ func TestEC2(t *testing.T) {
 	})
 
 	t.Run("NeedsCredentials", func(t *testing.T) {
-		t.Parallel()
-		c, _ := startEC2(t)
+		c, _ := startEC2(t, moto)
 		program := filepath.Join(c.folder, "ec2-spot")
 		script := c.read(t, "ec2-spot")
 		require.NoError(t, os.WriteFile(program, []byte(strings.Replace(script, "exec ", "unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY\n"+

@@ -107,12 +107,11 @@ func venv(t *testing.T, name string) string {
 }
 
 // TestSkyPilotItself runs the program with the real package and a real API server, which has no cloud. So no cluster begins.
+// Not parallel: it takes seconds of CPU.
 func TestSkyPilotItself(t *testing.T) {
-	t.Parallel()
 	bin, home, port := venv(t, "skypilot"), t.TempDir(), testrun.FreePort(t)
 
 	t.Run("TheImitationTakesWhatItTakes", func(t *testing.T) {
-		t.Parallel()
 		out, err := exec.Command(bin+"/python", "testdata/skypilot/check.py").CombinedOutput()
 		require.NoError(t, err, string(out))
 	})
