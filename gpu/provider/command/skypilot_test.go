@@ -100,8 +100,8 @@ func venv(t *testing.T, name string) string {
 	cache, err := os.UserCacheDir()
 	require.NoError(t, err)
 	bin := filepath.Join(cache, "reelay-clouds", name, "venv", "bin")
-	if _, err := os.Stat(filepath.Join(bin, "python")); err != nil {
-		t.Skip("the packages are not there: `go tool task test:clouds` fetches them, and runs this test")
+	if os.Getenv("REELAY_TEST_CLOUDS") == "" {
+		t.Skip("takes minutes, and needs real packages: `go tool task test:clouds` fetches them, and runs this test")
 	}
 	return bin
 }
