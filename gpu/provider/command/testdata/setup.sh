@@ -25,13 +25,14 @@ for cloud in "$@"; do
 	skypilot) packages skypilot 460 ;;
 	ec2) packages ec2 320 ;;
 	slurm)
-		if command -v slurmctld slurmd munged >/dev/null; then
+		if command -v slurmctld >/dev/null; then
 			continue
 		fi
 		if [ "$(id -u)" != 0 ]; then
 			echo "clouds: Slurm is tested as root: run this as root" >&2
 			exit 1
 		fi
+		apt-get update -qq >&2
 		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurm-wlm munge >&2
 		# Its services are not wanted: the tests start their own.
 		for service in slurmctld slurmd munge; do
