@@ -89,8 +89,15 @@ PartitionName=owner Nodes=ALL PriorityTier=10 PreemptMode=OFF
 	testrun.WriteProgram(t, filepath.Join(dir, "agent"), slurmAgent)
 	require.NoError(t, os.Symlink(dir, filepath.Join(c.folder, "slurm.d")))
 	testrun.Eventually(t, "the node is idle", func() bool { return strings.Contains(c.slurm(t, "sinfo", "--noheader", "-o", "%T"), "idle") })
-	t.Cleanup(func() { c.slurm(t, "scancel", "--user=root") })
 	return c
+}
+
+// endJobs ends all jobs, which outlive the daemons otherwise. It must be deferred: at a cleanup the daemons have been killed.
+func (c *cloud) endJobs(t *testing.T) {
+	t.Helper()
+	c.slurm(t, "scancel", "--signal=KILL", "--full", "--user=root")
+	c.slurm(t, "scancel", "--user=root")
+	testrun.Eventually(t, "all jobs end", func() bool { return c.slurm(t, "squeue", "--noheader") == "" })
 }
 
 // slurm runs a command of Slurm, and returns its output.
@@ -113,6 +120,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("ConformsToTheProtocol", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
 
 		report, err := conformWithin(t, c, 30*time.Second, `"options": {"queueSeconds": 10}, "timeoutSeconds": 30`)
 
@@ -123,6 +131,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("RunsTheAgentOfAJob", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{"minutes": 30}`)
+		defer c.endJobs(t)
 
 		for range 2 {
 			require.NoError(t, c.create(t, "spot-a")[0].Err)
@@ -146,6 +155,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("GivesNoticeOfAPreemption", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{"gpus": 2}`)
+		defer c.endJobs(t)
 		require.NoError(t, c.create(t, "spot-a")[0].Err)
 		c.awaits(t, "the agent starts", "started")
 
@@ -165,6 +175,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("LeavesJobsOfOthersAlone", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
 		c.slurm(t, "sbatch", "--job-name=spot-x", "--comment=reelay-other", "--output=/dev/null", "--wrap=sleep 1000")
 		c.slurm(t, "sbatch", "--job-name=spot-x", "--output=/dev/null", "--wrap=sleep 1000")
 
@@ -177,6 +188,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("RunsOneOfTwoJobsOfAName", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
 		for range 2 { // as two lost answers leave them
 			c.slurm(t, "sbatch", "--job-name=spot-a", "--comment=reelay-spot", "--dependency=singleton", "--output=/dev/null", "--wrap=sleep 1000")
 		}
