@@ -42,11 +42,17 @@ func TestPeers(t *testing.T) {
 		t.Parallel()
 		real := serve(t, "us", "a")
 		answers := map[string]http.HandlerFunc{
-			"no MAC":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"region":"us","epoch":9,"primary":true}`)) },
-			"a page":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-			"an error":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) },
-			"a flood":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"region":"` + strings.Repeat("a", 1<<20))) },
-			"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, real+r.URL.RequestURI(), http.StatusFound) },
+			"no MAC": func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"region":"us","epoch":9,"primary":true}`))
+			},
+			"a page":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+			"an error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) },
+			"a flood": func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"region":"` + strings.Repeat("a", 1<<20)))
+			},
+			"a redirect": func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, real+r.URL.RequestURI(), http.StatusFound)
+			},
 			"an old answer": func(w http.ResponseWriter, _ *http.Request) {
 				res, err := http.Get(real + peers.Path + "?nonce=" + strings.Repeat("00", 16))
 				if err == nil {

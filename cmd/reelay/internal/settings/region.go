@@ -29,7 +29,9 @@ func (c *Config) checkRegion(bad func(name, value, may string)) {
 }
 
 // Peers are the apis of other regions. Keys are those that sign links.
-func (c *Config) Peers(keys func() [][]byte) *peers.Peers { return &peers.Peers{URLs: c.RegionPeers, Keys: keys} }
+func (c *Config) Peers(keys func() [][]byte) *peers.Peers {
+	return &peers.Peers{URLs: c.RegionPeers, Keys: keys}
+}
 
 // Guard lets a process serve while its region is the primary; nil if there is only one region.
 func (c *Config) Guard(keys func() [][]byte) *region.Guard {
