@@ -100,10 +100,13 @@ func TestKubernetesDrain(t *testing.T) {
 	api := s.client(t)
 	var jobs []string
 	for range 2 * pods {
-		jobs = append(jobs, submit(t, api, "one of many", 2, 0.5*float64(min(pods, 8))))
+		jobs = append(jobs, submit(t, api, "one of many", 2, 4+float64(pods)/4))
 	}
-	testrun.Eventually(t, "all pods run", func() bool { return node.Count() == pods })
+	for _, job := range jobs[:pods] {
+		until(t, api, job, beyond(1, 1))
+	}
 	before := node.Names()
+	require.Len(t, before, pods)
 
 	for _, pod := range before {
 		evict(t, c, pod)
@@ -115,5 +118,6 @@ func TestKubernetesDrain(t *testing.T) {
 		until(t, api, job, completed)
 		attempts += uncharged(t, api, job)
 	}
+	require.Greater(t, attempts, len(jobs), "no job was interrupted")
 	t.Logf("%d pods drained, %d jobs completed in %d attempts", len(before), len(jobs), attempts)
 }
