@@ -109,7 +109,8 @@ func (c *Cluster) StartServer() {
 	account := filepath.Join(c.dir, "accounts.key")
 	c.server = c.run(c.program, "--etcd-servers", c.etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
 		"--secure-port", c.port, "--cert-dir", c.dir, "--authorization-mode", "RBAC", "--token-auth-file", filepath.Join(c.dir, "tokens.csv"),
-		"--service-account-key-file", account, "--service-account-signing-key-file", account, "--service-account-issuer", "https://kubernetes.test",
+		"--service-account-key-file", account, "--service-account-signing-key-file", account, "--service-account-issuer",
+		"https://kubernetes.test",
 		"--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none",
 		// Pages come from etcd, so that a compaction forgets them, as it does in a cluster that is busy.
 		"--feature-gates", "ListFromCacheSnapshot=false", "--etcd-compaction-interval", "0")
@@ -218,9 +219,10 @@ func (c *Cluster) send(method, path string, body []byte) (*http.Response, error)
 
 // paths are where objects of a kind are.
 var paths = map[string]string{
-	"ServiceAccount": "/api/v1/namespaces/" + Namespace + "/serviceaccounts", "PodTemplate": "/api/v1/namespaces/" + Namespace + "/podtemplates",
-	"Role":        "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/roles",
-	"RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/rolebindings",
+	"ServiceAccount": "/api/v1/namespaces/" + Namespace + "/serviceaccounts",
+	"PodTemplate":    "/api/v1/namespaces/" + Namespace + "/podtemplates",
+	"Role":           "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/roles",
+	"RoleBinding":    "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/rolebindings",
 }
 
 // ApplyPage creates the objects of a page of the documentation that are in the namespace.

@@ -98,7 +98,8 @@ func TestProvider(t *testing.T) {
 			require.Equal(t, doctor.LevelOK, f.Level, f)
 		}
 		// And no others.
-		stranger := kubernetes.New(kubernetes.Config{URL: w.URL, TokenFile: w.token, CAFile: w.CAFile, Namespace: "default", Endpoint: "https://r.example"})
+		stranger := kubernetes.New(kubernetes.Config{URL: w.URL, TokenFile: w.token, CAFile: w.CAFile, Namespace: "default",
+			Endpoint: "https://r.example"})
 		_, err := stranger.List(t.Context(), w.pool())
 		require.Equal(t, fleet.Permission, fleet.ClassOf(err), err)
 	})
@@ -128,7 +129,8 @@ func TestProvider(t *testing.T) {
 		id := pool.Name + "-a"
 		w.create(pool, id)
 		w.Bind(id, "node-1")
-		w.Status(id, cluster.Object{"conditions": []cluster.Object{{"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(2 * time.Minute)}},
+		w.Status(id, cluster.Object{"conditions": []cluster.Object{{"type": "PodScheduled", "status": "True",
+			"lastTransitionTime": ago(2 * time.Minute)}},
 			"containerStatuses": []cluster.Object{{"name": "agent", "image": "x", "imageID": "", "state": cluster.Object{"waiting": cluster.Object{
 				"reason": "ImagePullBackOff", "message": "not found"}}}}})
 		for range 2 {
@@ -160,7 +162,8 @@ func TestProvider(t *testing.T) {
 
 		require.Equal(t, fleet.InstanceEnded, all[id].State)
 		require.True(t, all[id].Reclaimed)
-		require.Equal(t, fleet.Instance{ID: other, State: fleet.InstanceEnded, Reclaimed: true}, all[other], "the events since the last list say so")
+		require.Equal(t, fleet.Instance{ID: other, State: fleet.InstanceEnded, Reclaimed: true}, all[other],
+			"the events since the last list say so")
 		w.list(pool)
 		status, _ := w.Do("GET", w.Path("pods", id), nil)
 		require.Equal(t, 404, status, "the scaler has heard of it")
@@ -170,10 +173,12 @@ func TestProvider(t *testing.T) {
 
 	t.Run("Quota", func(t *testing.T) {
 		pool := w.pool()
-		quota := cluster.Object{"metadata": cluster.Object{"name": "gpus"}, "spec": cluster.Object{"hard": cluster.Object{"requests.nvidia.com/gpu": "0"}}}
+		quota := cluster.Object{"metadata": cluster.Object{"name": "gpus"},
+			"spec": cluster.Object{"hard": cluster.Object{"requests.nvidia.com/gpu": "0"}}}
 		quota = w.Must("POST", w.Path("resourcequotas"), quota)
 		// A controller does this in a cluster.
-		quota["status"] = cluster.Object{"hard": cluster.Object{"requests.nvidia.com/gpu": "0"}, "used": cluster.Object{"requests.nvidia.com/gpu": "0"}}
+		quota["status"] = cluster.Object{"hard": cluster.Object{"requests.nvidia.com/gpu": "0"},
+			"used": cluster.Object{"requests.nvidia.com/gpu": "0"}}
 		w.Must("PUT", w.Path("resourcequotas", "gpus", "status"), quota)
 		testrun.Eventually(t, "the quota is known", func() bool {
 			err := w.Create(t.Context(), pool, "r", []string{pool.Name + "-a"})[0].Err

@@ -123,6 +123,7 @@ func (on *connection) rehearse(ctx context.Context, b *blueprint) error {
 	if err != nil {
 		return err
 	}
-	_, err = on.do(ctx, call{method: http.MethodPost, path: on.path("pods"), query: url.Values{"dryRun": {"All"}}, body: made, kind: "Pod"}, &pod{})
+	_, err = on.do(ctx, call{method: http.MethodPost, path: on.path("pods"), query: url.Values{"dryRun": {"All"}}, body: made,
+		kind: "Pod"}, &pod{})
 	return err
 }

@@ -17,12 +17,16 @@ func TestExamine(t *testing.T) {
 		says  string
 		level doctor.Level
 	}{
-		"Fine":       {func(*cluster) {}, "", "", doctor.LevelOK},
-		"Settings":   {func(c *cluster) { c.pool.Settings = []byte(`{}`) }, "kubernetes-settings", "settings.template is empty", doctor.LevelBroken},
-		"Token":      {func(c *cluster) { c.Expire() }, "kubernetes-access", "Unauthorized", doctor.LevelBroken},
-		"Away":       {func(c *cluster) { c.Refuse("GET pods", 9, 503, "ServiceUnavailable", "starting") }, "kubernetes-access", "starting", doctor.LevelUnknown},
-		"Rights":     {func(c *cluster) { c.Deny("watch pods", "create pods/eviction") }, "kubernetes-rights", "these are missing: watch pods, create pods/eviction", doctor.LevelBroken},
-		"Template":   {func(c *cluster) { c.pool.Settings = []byte(`{"template": "t4"}`) }, "kubernetes-template", "there is no PodTemplate t4", doctor.LevelBroken},
+		"Fine": {func(*cluster) {}, "", "", doctor.LevelOK},
+		"Settings": {func(c *cluster) { c.pool.Settings = []byte(`{}`) },
+			"kubernetes-settings", "settings.template is empty", doctor.LevelBroken},
+		"Token": {func(c *cluster) { c.Expire() }, "kubernetes-access", "Unauthorized", doctor.LevelBroken},
+		"Away": {func(c *cluster) { c.Refuse("GET pods", 9, 503, "ServiceUnavailable", "starting") },
+			"kubernetes-access", "starting", doctor.LevelUnknown},
+		"Rights": {func(c *cluster) { c.Deny("watch pods", "create pods/eviction") },
+			"kubernetes-rights", "these are missing: watch pods, create pods/eviction", doctor.LevelBroken},
+		"Template": {func(c *cluster) { c.pool.Settings = []byte(`{"template": "t4"}`) },
+			"kubernetes-template", "there is no PodTemplate t4", doctor.LevelBroken},
 		"QuotaSpent": {func(c *cluster) { c.Limit(0) }, "kubernetes-pod", "exceeded quota", doctor.LevelBroken},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,12 +45,16 @@ func TestStates(t *testing.T) {
 		says      string           // the error or the cause
 		deleted   bool
 	}{
-		"New":          {func(*cluster) {}, fleet.InstanceBooting, false, "", "", false},
-		"Pulls":        {func(c *cluster) { c.waiting("spot-a", "ContainerCreating", "", time.Hour) }, fleet.InstanceBooting, false, "", "", false},
-		"Runs":         {func(c *cluster) { c.Run("spot-a") }, fleet.InstanceRunning, false, "", "", false},
-		"UnknownPhase": {func(c *cluster) { c.Edit("spot-a", func(_, _, s fakekube.Object) { s["phase"] = "Unknown" }) }, fleet.InstanceRunning, false, "", "", false},
-		"NoNodeYet":    {func(c *cluster) { c.unschedulable(10 * time.Second) }, fleet.InstanceBooting, false, "", "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", false},
-		"NoNode":       {func(c *cluster) { c.unschedulable(2 * time.Minute) }, fleet.InstanceEnded, false, fleet.Stockout, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", true},
+		"New": {func(*cluster) {}, fleet.InstanceBooting, false, "", "", false},
+		"Pulls": {func(c *cluster) { c.waiting("spot-a", "ContainerCreating", "", time.Hour) },
+			fleet.InstanceBooting, false, "", "", false},
+		"Runs": {func(c *cluster) { c.Run("spot-a") }, fleet.InstanceRunning, false, "", "", false},
+		"UnknownPhase": {func(c *cluster) { c.Edit("spot-a", func(_, _, s fakekube.Object) { s["phase"] = "Unknown" }) },
+			fleet.InstanceRunning, false, "", "", false},
+		"NoNodeYet": {func(c *cluster) { c.unschedulable(10 * time.Second) },
+			fleet.InstanceBooting, false, "", "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", false},
+		"NoNode": {func(c *cluster) { c.unschedulable(2 * time.Minute) },
+			fleet.InstanceEnded, false, fleet.Stockout, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", true},
 		"HeldByKueue": {func(c *cluster) {
 			c.Condition("spot-a", "PodScheduled", "False", "SchedulingGated", "gated", time.Hour)
 		}, fleet.InstanceBooting, false, "", "SchedulingGated: gated", false},
@@ -58,9 +62,12 @@ func TestStates(t *testing.T) {
 			c.pool.Settings = json.RawMessage(`{"template": "l4-agent", "scheduleSeconds": 0}`)
 			c.unschedulable(time.Hour)
 		}, fleet.InstanceBooting, false, "", "Unschedulable", false},
-		"BadImage":   {func(c *cluster) { c.waiting("spot-a", "InvalidImageName", "couldn't parse", 0) }, fleet.InstanceEnded, false, fleet.Invalid, "the container agent does not start: InvalidImageName: couldn't parse", true},
-		"PullFails":  {func(c *cluster) { c.waiting("spot-a", "ErrImagePull", "503", 5*time.Second) }, fleet.InstanceBooting, false, "", "ErrImagePull: 503", false},
-		"PullFailed": {func(c *cluster) { c.waiting("spot-a", "ImagePullBackOff", "manifest unknown", 2*time.Minute) }, fleet.InstanceEnded, false, fleet.Invalid, "ImagePullBackOff: manifest unknown", true},
+		"BadImage": {func(c *cluster) { c.waiting("spot-a", "InvalidImageName", "couldn't parse", 0) },
+			fleet.InstanceEnded, false, fleet.Invalid, "the container agent does not start: InvalidImageName: couldn't parse", true},
+		"PullFails": {func(c *cluster) { c.waiting("spot-a", "ErrImagePull", "503", 5*time.Second) },
+			fleet.InstanceBooting, false, "", "ErrImagePull: 503", false},
+		"PullFailed": {func(c *cluster) { c.waiting("spot-a", "ImagePullBackOff", "manifest unknown", 2*time.Minute) },
+			fleet.InstanceEnded, false, fleet.Invalid, "ImagePullBackOff: manifest unknown", true},
 		"NoSecret": {func(c *cluster) {
 			c.waiting("spot-a", "CreateContainerConfigError", `secret "x" not found`, 2*time.Minute)
 		}, fleet.InstanceEnded, false, fleet.Invalid, `secret "x" not found`, true},
@@ -73,9 +80,12 @@ func TestStates(t *testing.T) {
 			c.Run("spot-a")
 			c.ends("spot-a", "Failed", 1, "Error", "line one\nno CUDA device\n")
 		}, fleet.InstanceEnded, false, "", "its agent ended with the status 1: no CUDA device", false},
-		"OutOfRAM": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Failed", 137, "OOMKilled", "") }, fleet.InstanceEnded, false, "", "its agent ended with the status 137 (OOMKilled)", false},
-		"Left":     {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Succeeded", 0, "Completed", "") }, fleet.InstanceEnded, false, "", "its agent ended with the status 0", false},
-		"Survived": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Running", 0, "Completed", "") }, fleet.InstanceEnded, false, "", "its agent ended with the status 0", false},
+		"OutOfRAM": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Failed", 137, "OOMKilled", "") },
+			fleet.InstanceEnded, false, "", "its agent ended with the status 137 (OOMKilled)", false},
+		"Left": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Succeeded", 0, "Completed", "") },
+			fleet.InstanceEnded, false, "", "its agent ended with the status 0", false},
+		"Survived": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Running", 0, "Completed", "") },
+			fleet.InstanceEnded, false, "", "its agent ended with the status 0", false},
 		"Evicted": {func(c *cluster) {
 			c.Edit("spot-a", func(_, _, s fakekube.Object) { s["phase"], s["reason"] = "Failed", "Evicted" })
 		}, fleet.InstanceEnded, true, "", "", false},
@@ -148,7 +158,8 @@ func TestGiveUp(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(body)
 		})
 		require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State)
-		require.Equal(t, fleet.Instance{ID: "spot-a", State: fleet.InstanceRunning, CreatedAt: c.list(t)["spot-a"].CreatedAt}, c.list(t)["spot-a"])
+		require.Equal(t, fleet.Instance{ID: "spot-a", State: fleet.InstanceRunning, CreatedAt: c.list(t)["spot-a"].CreatedAt},
+			c.list(t)["spot-a"])
 	})
 
 	t.Run("KeepsTheReasonWhenTheAnswerIsLost", func(t *testing.T) {

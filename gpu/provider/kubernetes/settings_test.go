@@ -27,7 +27,7 @@ func TestCheckPool(t *testing.T) {
 		`{"template": "a", "scheduleSeconds": -1}`:           "settings.scheduleSeconds must be from 0 to 3600",
 		`{"template": "a", "scheduleSeconds": 3601}`:         "settings.scheduleSeconds must be from 0 to 3600",
 		`{"template": "a", "scheduleSeconds": "soon"}`:       "settings.scheduleSeconds must be",
-		`{"template": "a", "sheduleSeconds": 1}`:             `settings have no field "sheduleSeconds": those of the provider kubernetes have template`,
+		`{"template": "a", "sheduleSeconds": 1}`:             `settings have no field "sheduleSeconds": those of the provider kubernetes`,
 		`{"template": "a", "image": "evil.example/miner:1"}`: `settings have no field "image"`,
 		`{"template": "a", "namespace": "kube-system"}`:      `settings have no field "namespace"`,
 	} {

@@ -108,8 +108,8 @@ func (c *Config) newBlueprint(pool *capacity.Pool, name string, template object)
 		b.grace = time.Duration(n) * time.Second
 	}
 	if b.grace < leastGrace {
-		return wrong("has a terminationGracePeriodSeconds of %d: it must be at least %d, of which the agent's last calls need %d. The rest is its "+
-			"notice, for a checkpoint and its upload", int(b.grace.Seconds()), int(leastGrace.Seconds()), int(farewell.Seconds()))
+		return wrong("has a terminationGracePeriodSeconds of %d: it must be at least %d, of which the agent's last calls need %d. "+
+			"The rest is its notice, for a checkpoint and its upload", int(b.grace.Seconds()), int(leastGrace.Seconds()), int(farewell.Seconds()))
 	}
 	switch has, plain := b.variable(agent, keyVariable); {
 	case plain:

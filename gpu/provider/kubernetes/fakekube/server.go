@@ -437,7 +437,8 @@ func (s *Server) list(r *http.Request) (int, Object) {
 		snapshot = id
 		from, _ = strconv.Atoi(at)
 		if s.snapshots[id] == nil {
-			return http.StatusGone, failure(http.StatusGone, "Expired", "The provided continue parameter is too old to display a consistent list result.")
+			return http.StatusGone, failure(http.StatusGone, "Expired",
+				"The provided continue parameter is too old to display a consistent list result.")
 		}
 	} else {
 		snapshot = strconv.Itoa(s.version)
