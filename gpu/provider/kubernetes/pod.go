@@ -109,7 +109,7 @@ func (p *pod) instance(now time.Time, s *Settings) fleet.Instance {
 		i.State, i.Reclaimed = fleet.InstanceEnding, p.reclaimed()
 	case p.Status.Phase == "Pending":
 		i.State = fleet.InstanceBooting
-		i.Err, i.Cause = p.unstarted(now, s)
+		i.Cause, i.Err = p.unstarted(now, s)
 		if i.Err != nil {
 			i.State = fleet.InstanceEnded
 		}
@@ -137,15 +137,15 @@ func (p *pod) turnedAway() error {
 	return fleet.Refuse(fleet.Stockout, "the node refused the pod: %s", words(reason, p.Status.Message))
 }
 
-// unstarted returns why a pod that has not started will not start, or why it has not started yet.
-func (p *pod) unstarted(now time.Time, s *Settings) (failed error, waits string) {
+// unstarted returns what a pod that has not started waits for, or an error if that will not come.
+func (p *pod) unstarted(now time.Time, s *Settings) (waits string, err error) {
 	if c := p.condition("PodScheduled", "False"); c != nil {
 		waits = words(c.Reason, c.Message)
 		// A pod that Kueue holds back has the reason SchedulingGated: it has not been refused.
 		if c.Reason == "Unschedulable" && s.patience() > 0 && now.Sub(c.LastTransitionTime) >= s.patience() {
-			return fleet.Refuse(fleet.Stockout, "%s", cmp.Or(waits, "the cluster has no node for the pod")), ""
+			return "", fleet.Refuse(fleet.Stockout, "%s", cmp.Or(waits, "the cluster has no node for the pod"))
 		}
-		return nil, waits
+		return waits, nil
 	}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if c.State.Waiting == nil {
@@ -161,10 +161,10 @@ func (p *pod) unstarted(now time.Time, s *Settings) (failed error, waits string)
 			since = scheduled.LastTransitionTime
 		}
 		if !mayPass || now.Sub(since) >= startLimit {
-			return fleet.Refuse(fleet.Invalid, "%s", waits), ""
+			return "", fleet.Refuse(fleet.Invalid, "%s", waits)
 		}
 	}
-	return nil, waits
+	return waits, nil
 }
 
 // cause returns why a pod ended that nobody took away.
