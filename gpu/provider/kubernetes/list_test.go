@@ -158,8 +158,10 @@ func TestGiveUp(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(body)
 		})
 		require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State)
-		require.Equal(t, fleet.Instance{ID: "spot-a", State: fleet.InstanceRunning, CreatedAt: c.list(t)["spot-a"].CreatedAt},
-			c.list(t)["spot-a"])
+		require.Equal(t, fleet.InstanceRunning, c.list(t)["spot-a"].State)
+		require.NoError(t, c.list(t)["spot-a"].Err)
+		c.Kill("spot-a")
+		require.NotContains(t, c.list(t), "spot-a", "it ended otherwise")
 	})
 
 	t.Run("KeepsTheReasonWhenTheAnswerIsLost", func(t *testing.T) {

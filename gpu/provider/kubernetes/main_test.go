@@ -46,6 +46,7 @@ func setup(t *testing.T, edits ...func(*kubernetes.Config)) *cluster {
 	config := kubernetes.Config{
 		URL: server.URL, TokenFile: server.TokenFile, CAFile: server.CAFile, Namespace: fakekube.Namespace, Cluster: "Production #1",
 		Endpoint: "https://reelay.example", Retry: time.Millisecond,
+		CreateLimit: time.Hour,
 	}
 	for _, edit := range edits {
 		edit(&config)

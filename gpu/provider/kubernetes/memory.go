@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -130,13 +129,8 @@ func (m *memory) over(one *pod, i *fleet.Instance, now time.Time) *ending {
 func (m *memory) ended(e *ending, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := m.fates[e.pod.Metadata.Name]
-	switch {
-	case f == nil:
-	case err == nil:
+	if f := m.fates[e.pod.Metadata.Name]; f != nil && err == nil {
 		f.gone = true
-	case is(err, http.StatusConflict):
-		delete(m.fates, e.pod.Metadata.Name)
 	}
 	return err == nil
 }
