@@ -13,6 +13,9 @@ import (
 	"encoding/pem"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,6 +162,28 @@ func (c *Cluster) Compact() {
 	if text, _ := io.ReadAll(compacted.Body); compacted.StatusCode != http.StatusOK {
 		c.t.Fatalf("etcd does not compact: %s", text)
 	}
+}
+
+// Proxy is a server between a client and the API server.
+type Proxy struct{ URL, CAFile string }
+
+// Between starts a server that passes calls on: before sees each, and after the status of its answer.
+func (c *Cluster) Between(before func(*http.Request), after func(status int)) Proxy {
+	c.t.Helper()
+	target, err := url.Parse(c.URL)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(target)
+	pass.Transport = c.client.Transport
+	pass.ModifyResponse = func(answer *http.Response) error { after(answer.StatusCode); return nil }
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before(r)
+		pass.ServeHTTP(w, r)
+	}))
+	c.t.Cleanup(server.Close)
+	c.write("between.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	return Proxy{server.URL, filepath.Join(c.dir, "between.crt")}
 }
 
 // Path returns the path of objects of the core in the namespace.
