@@ -98,6 +98,14 @@ func TestStates(t *testing.T) {
 			c.leaves("spot-a", time.Minute)
 			c.Condition("spot-a", "DisruptionTarget", "True", "PreemptionByScheduler", "", 0)
 		}, fleet.InstanceEnding, true, "", "", false},
+		"KueuePreempts": {func(c *cluster) {
+			c.leaves("spot-a", time.Minute)
+			c.Condition("spot-a", "TerminationTarget", "True", "WorkloadEvictedDueToPreempted", "", 0)
+		}, fleet.InstanceEnding, true, "", "", false},
+		"NodeIsCleared": {func(c *cluster) {
+			c.unschedulable(time.Hour)
+			c.Edit("spot-a", func(_, _, s fakekube.Object) { s["nominatedNodeName"] = "node-1" })
+		}, fleet.InstanceBooting, false, "", "Unschedulable", false},
 		"Deleted": {func(c *cluster) { c.leaves("spot-a", time.Minute) }, fleet.InstanceEnding, false, "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +128,7 @@ func TestStates(t *testing.T) {
 					require.Contains(t, i.Cause, test.says)
 				}
 				pod := c.Pods()["spot-a"]
-				if pod != nil && name != "Preempted" && name != "Deleted" {
+				if pod != nil && test.state != fleet.InstanceEnding {
 					require.Equal(t, test.deleted, at(t, pod, "metadata", "deletionTimestamp") != nil)
 				} else if pod == nil {
 					require.True(t, test.deleted || test.reclaimed)
@@ -162,6 +170,33 @@ func TestGiveUp(t *testing.T) {
 		require.NoError(t, c.list(t)["spot-a"].Err)
 		c.Kill("spot-a")
 		require.NotContains(t, c.list(t), "spot-a", "it ended otherwise")
+	})
+
+	t.Run("WaitsAnewWhenKueueHasLetItGo", func(t *testing.T) {
+		t.Parallel()
+		c := setup(t)
+		c.create(t, "spot-a")
+		c.Condition("spot-a", "PodScheduled", "False", "SchedulingGated", "gated", time.Hour)
+		c.list(t)
+		// The scheduler keeps the time of the condition, since its status is the same.
+		c.Edit("spot-a", func(_, _, status fakekube.Object) {
+			status["conditions"].([]any)[0].(fakekube.Object)["reason"] = "Unschedulable"
+		})
+		for range 2 {
+			require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State)
+		}
+	})
+
+	t.Run("KeepsTheReasonOfAPodThatEndsSlowly", func(t *testing.T) {
+		t.Parallel()
+		c := setup(t)
+		c.create(t, "spot-a")
+		c.waiting("spot-a", "InvalidImageName", "couldn't parse", 0)
+		c.Lose("DELETE pods/", 3)
+		c.list(t)
+		c.list(t)
+		c.Kill("spot-a")
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.list(t)["spot-a"].Err))
 	})
 
 	t.Run("KeepsTheReasonWhenTheAnswerIsLost", func(t *testing.T) {

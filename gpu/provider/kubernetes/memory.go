@@ -30,6 +30,7 @@ type known struct {
 	state     fleet.InstanceState
 	reclaimed bool
 	ended     time.Time // when a list had it as ended for the first time, or zero
+	held      time.Time // when a list had it as held back for the last time, or zero
 	ordered   bool      // the scaler has ordered its deletion
 	reported  bool      // as stuck
 }
@@ -92,6 +93,16 @@ func (m *memory) vanished(l *list) (version string, unknown map[string]string) {
 	return m.version, unknown
 }
 
+// heldAt returns when a pod was last seen held back, or zero.
+func (m *memory) heldAt(one *pod) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.pods[one.Metadata.Name]; k != nil && k.uid == one.Metadata.UID {
+		return k.held
+	}
+	return time.Time{}
+}
+
 // taken notes pods that the cluster took away, as uids by id.
 func (m *memory) taken(pods map[string]string, now time.Time) {
 	m.mu.Lock()
@@ -113,7 +124,9 @@ func (m *memory) over(one *pod, i *fleet.Instance, now time.Time) *ending {
 	}
 	ended := k != nil && k.uid == one.Metadata.UID && !k.ended.IsZero()
 	switch {
-	case i.State != fleet.InstanceEnded || one.Metadata.DeletionTimestamp != nil:
+	case one.Metadata.DeletionTimestamp != nil:
+		return nil
+	case i.State != fleet.InstanceEnded:
 		delete(m.fates, i.ID) // it lives after all
 		return nil
 	case i.Err != nil, i.Reclaimed && ended:
@@ -165,10 +178,13 @@ func (m *memory) keep(l *list, instances []fleet.Instance) {
 			k.ended = l.now
 		}
 		if was := before[instances[i].ID]; was != nil && was.uid == k.uid {
-			k.ordered, k.reported = was.ordered, was.reported
+			k.ordered, k.reported, k.held = was.ordered, was.reported, was.held
 			if !was.ended.IsZero() {
 				k.ended = was.ended
 			}
+		}
+		if one.gated() {
+			k.held = l.now
 		}
 		m.pods[instances[i].ID] = k
 	}

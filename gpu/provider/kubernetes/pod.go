@@ -29,6 +29,7 @@ type pod struct {
 	Spec   struct{ NodeName string }
 	Status struct {
 		Phase, Reason, Message string
+		NominatedNodeName      string
 		Conditions             []condition
 		InitContainerStatuses  []containerStatus
 		ContainerStatuses      []containerStatus
@@ -78,9 +79,17 @@ func (p *pod) stranger(labels map[string]string) string {
 // tookAway are the reasons of pods that ended because the cluster needed or lost their node.
 var tookAway = []string{"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"}
 
-// reclaimed reports whether the cluster took the pod away: it was evicted, preempted, or lost with its node.
+// reclaimed reports whether the cluster took the pod away: it was evicted, preempted, or lost with its node. Kueue has a
+// condition of its own.
 func (p *pod) reclaimed() bool {
-	return p.condition("DisruptionTarget", "True") != nil || slices.Contains(tookAway, p.Status.Reason)
+	return p.condition("DisruptionTarget", "True") != nil || p.condition("TerminationTarget", "True") != nil ||
+		slices.Contains(tookAway, p.Status.Reason)
+}
+
+// gated reports whether the pod is held back from the scheduler, such as by Kueue.
+func (p *pod) gated() bool {
+	c := p.condition("PodScheduled", "False")
+	return c != nil && c.Reason == "SchedulingGated"
 }
 
 // startLimit is how long a container may wait for its image or its configuration on its node. Registries fail in
@@ -94,9 +103,9 @@ var hopeless = map[string]bool{
 	"RunContainerError": true,
 }
 
-// instance describes a pod for the scaler, at a time of the cluster. A pod in a phase that is not known here runs: then
-// nobody takes it for gone.
-func (p *pod) instance(now time.Time, s *Settings) fleet.Instance {
+// instance describes a pod for the scaler, at a time of the cluster. held is when it was last seen held back, or zero. A
+// pod in a phase that is not known here runs: then nobody takes it for gone.
+func (p *pod) instance(now, held time.Time, s *Settings) fleet.Instance {
 	i := fleet.Instance{ID: p.Metadata.Name, State: fleet.InstanceRunning, CreatedAt: p.Metadata.CreationTimestamp}
 	agent := p.agent()
 	switch {
@@ -109,7 +118,7 @@ func (p *pod) instance(now time.Time, s *Settings) fleet.Instance {
 		i.State, i.Reclaimed = fleet.InstanceEnding, p.reclaimed()
 	case p.Status.Phase == "Pending":
 		i.State = fleet.InstanceBooting
-		i.Cause, i.Err = p.unstarted(now, s)
+		i.Cause, i.Err = p.unstarted(now, held, s)
 		if i.Err != nil {
 			i.State = fleet.InstanceEnded
 		}
@@ -138,11 +147,15 @@ func (p *pod) turnedAway() error {
 }
 
 // unstarted returns what a pod that has not started waits for, or an error if that will not come.
-func (p *pod) unstarted(now time.Time, s *Settings) (waits string, err error) {
+func (p *pod) unstarted(now, held time.Time, s *Settings) (waits string, err error) {
 	if c := p.condition("PodScheduled", "False"); c != nil {
 		waits = words(c.Reason, c.Message)
-		// A pod that Kueue holds back has the reason SchedulingGated: it has not been refused.
-		if c.Reason == "Unschedulable" && s.patience() > 0 && now.Sub(c.LastTransitionTime) >= s.patience() {
+		since := c.LastTransitionTime
+		if held.After(since) { // the condition is as old as the pod, which only now has been refused
+			since = held
+		}
+		// A nominated node is being cleared for the pod.
+		if c.Reason == "Unschedulable" && p.Status.NominatedNodeName == "" && s.patience() > 0 && now.Sub(since) >= s.patience() {
 			return "", fleet.Refuse(fleet.Stockout, "%s", cmp.Or(waits, "the cluster has no node for the pod"))
 		}
 		return waits, nil
