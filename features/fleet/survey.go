@@ -155,7 +155,8 @@ func (s *Scaler) forget(ctx context.Context, p poolState, l *listing) error {
 		case w.Status == models.WorkerLost && l.now.Sub(w.LostAt) > bootLimit(p.pool):
 			err = s.terminate(ctx, w, lease.Loss{Reason: "it has been lost for long"})
 		case w.Status == models.WorkerBooting && l.has(w.ProviderInstanceID) && l.now.Sub(w.CreatedAt) > bootLimit(p.pool):
-			why := fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s", text.Setting(bootLimit(p.pool)), i.State)
+			why := fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
+				text.Setting(bootLimit(p.pool)), i.State)
 			if i.Cause != "" {
 				why += ": " + i.Cause
 			}
