@@ -1015,7 +1015,9 @@ type CostRow struct {
 	Name     string `json:"name"`
 	Attempts int64  `json:"-"`
 	// How many of them completed their jobs.
-	Completed     int64   `json:"-"`
+	Completed int64 `json:"-"`
+	// How many of completed are videos: all but drafts.
+	Videos        int64   `json:"-"`
 	UsefulSeconds float64 `json:"usefulSeconds"`
 	// GPU seconds of which neither a result nor a checkpoint was kept.
 	WastedSeconds float64 `json:"wastedSeconds"`
@@ -1025,7 +1027,7 @@ type CostRow struct {
 	CostUsd *float64 `json:"costUsd"`
 	// The wasted part of costUsd. Null for accounts.
 	WastedUsd *float64 `json:"wastedUsd"`
-	// costUsd for each completed job. Null for accounts, and if none completed.
+	// costUsd for each of videos: what drafts, failures and waste cost is in it. Null for accounts, and without a video.
 	CostPerVideoUsd *float64 `json:"costPerVideoUsd"`
 	// How many entries have no amount, since a pool or a model of a hosted provider had no price. The sums are too low by what they cost.
 	Unpriced int64 `json:"-"`
@@ -1041,6 +1043,7 @@ func (v *CostRow) UnmarshalJSON(b []byte) error {
 		*CostRow
 		Attempts  json.RawMessage `json:"attempts"`
 		Completed json.RawMessage `json:"completed"`
+		Videos    json.RawMessage `json:"videos"`
 		Unpriced  json.RawMessage `json:"unpriced"`
 		graphql.NoUnmarshalJSON
 	}
@@ -1078,6 +1081,19 @@ func (v *CostRow) UnmarshalJSON(b []byte) error {
 	}
 
 	{
+		dst := &v.Videos
+		src := firstPass.Videos
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal CostRow.Videos: %w", err)
+			}
+		}
+	}
+
+	{
 		dst := &v.Unpriced
 		src := firstPass.Unpriced
 		if len(src) != 0 && string(src) != "null" {
@@ -1100,6 +1116,8 @@ type __premarshalCostRow struct {
 	Attempts json.RawMessage `json:"attempts"`
 
 	Completed json.RawMessage `json:"completed"`
+
+	Videos json.RawMessage `json:"videos"`
 
 	UsefulSeconds float64 `json:"usefulSeconds"`
 
@@ -1151,6 +1169,18 @@ func (v *CostRow) __premarshalJSON() (*__premarshalCostRow, error) {
 		if err != nil {
 			return nil, fmt.Errorf(
 				"unable to marshal CostRow.Completed: %w", err)
+		}
+	}
+	{
+
+		dst := &retval.Videos
+		src := v.Videos
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal CostRow.Videos: %w", err)
 		}
 	}
 	retval.UsefulSeconds = v.UsefulSeconds
@@ -4783,7 +4813,7 @@ type ProviderTask struct {
 	Pool      string    `json:"pool"`
 	// The kind of the hosted provider, such as veo.
 	Provider string `json:"provider"`
-	// The provider's id of the task.
+	// The provider's id of the task. Empty if Reelay has not learnt it.
 	Task string `json:"task"`
 	// What the ledger has for it. Null if the price is unknown.
 	CostUsd *float64 `json:"costUsd"`
@@ -11357,6 +11387,7 @@ fragment CostRow on CostRow {
 	name
 	attempts
 	completed
+	videos
 	usefulSeconds
 	wastedSeconds
 	chargedUsd
@@ -19843,6 +19874,7 @@ fragment CostRow on CostRow {
 	name
 	attempts
 	completed
+	videos
 	usefulSeconds
 	wastedSeconds
 	chargedUsd

@@ -77,10 +77,16 @@ const hostedLimit = 5
 // startProviders starts a stack whose accounts at providers take five jobs at a time.
 func startProviders(t *testing.T, args ...string) *stack {
 	t.Helper()
+	return startProvidersWith(t, nil, args...)
+}
+
+// startProvidersWith is startProviders with additional environment variables.
+func startProvidersWith(t *testing.T, env []string, args ...string) *stack {
+	t.Helper()
 	limits := filepath.Join(t.TempDir(), "providers.yaml")
 	text := fmt.Sprintf("providers: {kling: {concurrent: %d, perMinute: 3000}}", hostedLimit)
 	require.NoError(t, os.WriteFile(limits, []byte(text), 0o600))
-	s, err := launchWith([]string{"REELAY_PROVIDER_LIMITS=" + limits}, dataDir(t), append([]string{"--agents", "0"}, args...)...)
+	s, err := launchWith(append(env, "REELAY_PROVIDER_LIMITS="+limits), dataDir(t), append([]string{"--agents", "0"}, args...)...)
 	require.NoError(t, err)
 	s.endWith(t)
 	s.lift(t)

@@ -289,6 +289,29 @@ func (ec *executionContext) fieldContext_CostRow_completed(_ context.Context, fi
 	return graphql.NewScalarFieldContext("CostRow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _CostRow_videos(ctx context.Context, field graphql.CollectedField, obj *query.CostRow) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CostRow_videos(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Videos(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CostRow_videos(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CostRow", field, true, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _CostRow_usefulSeconds(ctx context.Context, field graphql.CollectedField, obj *query.CostRow) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -587,6 +610,11 @@ func (ec *executionContext) _CostRow(ctx context.Context, sel ast.SelectionSet, 
 			}
 		case "completed":
 			out.Values[i] = ec._CostRow_completed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "videos":
+			out.Values[i] = ec._CostRow_videos(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

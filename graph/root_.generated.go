@@ -903,6 +903,8 @@ func (ec *executionContext) childFields_CostRow(ctx context.Context, field graph
 		return ec.fieldContext_CostRow_attempts(ctx, field)
 	case "completed":
 		return ec.fieldContext_CostRow_completed(ctx, field)
+	case "videos":
+		return ec.fieldContext_CostRow_videos(ctx, field)
 	case "usefulSeconds":
 		return ec.fieldContext_CostRow_usefulSeconds(ctx, field)
 	case "wastedSeconds":

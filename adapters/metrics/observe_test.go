@@ -99,7 +99,7 @@ func TestGauges(t *testing.T) {
 		},
 		Health: func(context.Context) (*alerts.Health, error) {
 			return &alerts.Health{OutboxLagSeconds: 1.5, SchedulerLagSeconds: 2.5, StalledJobs: 3, DeadLetters: 4, LeasesHaltedSeconds: 5,
-				Unsettled: 6, UnsettledSeconds: 7.5, OpenApprovals: 8, OpenApprovalSeconds: 9.5}, nil
+				Unsettled: 6, UnsettledSeconds: 7.5, OpenApprovals: 8, OpenApprovalSeconds: 9.5, DeletionsStuck: 10}, nil
 		},
 	})
 
@@ -112,7 +112,7 @@ func TestGauges(t *testing.T) {
 		`reelay_workers{status="BUSY"} 3`, `reelay_workers{status="BOOTING"} 0`, `reelay_worker_utilization 0.75`,
 		`reelay_outbox_lag_seconds 1.5`, `reelay_scheduler_lag_seconds 2.5`, `reelay_stalled_jobs 3`, `reelay_dlq_size 4`,
 		`reelay_unsettled_dependencies 6`, `reelay_settle_lag_seconds 7.5`,
-		`reelay_open_approvals 8`, `reelay_open_approval_age_seconds 9.5`,
+		`reelay_open_approvals 8`, `reelay_open_approval_age_seconds 9.5`, `reelay_stuck_deletions 10`,
 		`reelay_halted_seconds{what="leases"} 5`, `reelay_halted_seconds{what="schedules"} 0`,
 	})
 }

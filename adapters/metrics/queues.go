@@ -171,6 +171,7 @@ var (
 	settleDesc    = desc("reelay_settle_lag_seconds", "The age of the oldest dependency on an ended job that waits to be settled.")
 	approvalsDesc = desc("reelay_open_approvals", "Nodes of workflows that wait for an answer, counted up to 10,000.")
 	approvalDesc  = desc("reelay_open_approval_age_seconds", "For how long the oldest of the open approvals has waited for an answer.")
+	deletionsDesc = desc("reelay_stuck_deletions", "Deletions of accounts that have deleted nothing for an hour.")
 	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
 )
 
@@ -178,7 +179,7 @@ var (
 func newHealth(read func(context.Context) (*alerts.Health, error)) prometheus.Collector {
 	return &gauges[*alerts.Health]{
 		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc,
-			unsettledDesc, settleDesc, haltedDesc, approvalsDesc, approvalDesc},
+			unsettledDesc, settleDesc, haltedDesc, approvalsDesc, approvalDesc, deletionsDesc},
 		emit: func(h *alerts.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))
 			into <- gauge(deadLettersDesc, float64(h.DeadLetters))
@@ -188,6 +189,7 @@ func newHealth(read func(context.Context) (*alerts.Health, error)) prometheus.Co
 			into <- gauge(settleDesc, h.UnsettledSeconds)
 			into <- gauge(approvalsDesc, float64(h.OpenApprovals))
 			into <- gauge(approvalDesc, h.OpenApprovalSeconds)
+			into <- gauge(deletionsDesc, float64(h.DeletionsStuck))
 			into <- gauge(haltedDesc, h.SchedulesHaltedSeconds, "schedules")
 			into <- gauge(haltedDesc, h.LeasesHaltedSeconds, "leases")
 		},

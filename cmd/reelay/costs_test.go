@@ -82,8 +82,8 @@ func TestReconcile(t *testing.T) {
 
 func TestStatementCommand(t *testing.T) {
 	t.Parallel()
-	url, sent := serveOperations(t, map[string]string{"statement": `{"statement": {"accountName": "acme", "month": "2026-10", "timeZone": "UTC", "total": {"chargedUsd": 3, "completed": 2, "unpriced": 1},
-		"parts": [{"by": "DAY", "rows": [{"name": "2026-10-01", "completed": 2, "usefulSeconds": 3600, "chargedUsd": 3}]}, {"by": "USER", "rows": [{"name": "", "completed": 2, "chargedUsd": 3}]}]}}`})
+	url, sent := serveOperations(t, map[string]string{"statement": `{"statement": {"accountName": "acme", "month": "2026-10", "timeZone": "UTC", "total": {"chargedUsd": 3, "completed": 2, "videos": 2, "unpriced": 1},
+		"parts": [{"by": "DAY", "rows": [{"name": "2026-10-01", "completed": 2, "videos": 2, "usefulSeconds": 3600, "chargedUsd": 3}]}, {"by": "USER", "rows": [{"name": "", "completed": 2, "videos": 2, "chargedUsd": 3}]}]}}`})
 
 	status, out, errs := call(t, t.Context(), "costs", "statement", "--month", "2026-10", "--endpoint", url, "--key", "rl_x")
 

@@ -141,7 +141,7 @@ func rootCommand() *cobra.Command {
 		access.AccountsCommand(), access.KeysCommand(servers.KeysBootstrapCommand()), access.MembersCommand(servers.MembersBootstrapCommand()),
 		operations.ChangesCommand(), operations.AuditCommand())
 	addGroup(root, "run", demo.Command(), servers.UpCommand(), servers.APICommand(), servers.ControlCommand(), servers.StoreCommand(),
-		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.DoctorCommand(),
+		servers.MigrateCommand(), servers.SecretsCommand(), servers.BackupCommand(), servers.RestoreCommand(), servers.RegionCommand(), servers.DoctorCommand(),
 		support.Command(support.Sources{Examine: servers.Examine, Settings: settings.Safe}),
 		healthcheck.Command("http://127.0.0.1:8080/readyz"), providers.Command(), simulation.Command())
 	addGroup(root, "run", servers.AgentCommands()...)

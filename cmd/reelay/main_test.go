@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -303,17 +304,21 @@ func TestSubmit(t *testing.T) {
 	t.Run("DoesNotRetryARefusal", func(t *testing.T) {
 		t.Parallel()
 
-		server, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Write([]byte(`{"errors":[{"message":"The prompt is empty.","extensions":{"code":"INVALID_INPUT"}}]}`))
-		})
+		for message, extensions := range map[string]string{
+			"The prompt is empty.": `{"code":"INVALID_INPUT"}`, "The budget is spent.": `{"code":"BUDGET_EXCEEDED","retryAfterSeconds":20}`,
+		} {
+			server, url := serveFaulty(t, func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"errors":[{"message":%q,"extensions":%s}]}`, message, extensions)
+			})
 
-		status, out, errs := sendJob(t, t.Context(), url)
+			status, out, errs := sendJob(t, t.Context(), url)
 
-		require.Equal(t, 1, status)
-		require.Empty(t, out)
-		require.Contains(t, errs, "reelay: The prompt is empty.\n")
-		require.NotContains(t, errs, "--idempotency-key")
-		require.Len(t, server.received(), 1)
+			require.Equal(t, 1, status)
+			require.Empty(t, out)
+			require.Contains(t, errs, "reelay: "+message+"\n")
+			require.NotContains(t, errs, "--idempotency-key")
+			require.Len(t, server.received(), 1)
+		}
 	})
 	t.Run("PrintsOneJSONDocument", func(t *testing.T) {
 		t.Parallel()

@@ -265,6 +265,8 @@ func plumbingRules() []*Rule {
 			For: time.Minute, Value: now(func(h *alerts.Health) float64 { return h.SchedulerLagSeconds })},
 		{Name: "halted", Title: "Time since schedules or leases were halted", Severity: alerts.SeverityP2, Threshold: 3600, Unit: history.Seconds,
 			Value: now(func(h *alerts.Health) float64 { return max(h.SchedulesHaltedSeconds, h.LeasesHaltedSeconds) })},
+		{Name: "deletions-stuck", Title: "Deletions of accounts without progress for an hour", Severity: alerts.SeverityP2, Threshold: 0,
+			Value: now(func(h *alerts.Health) float64 { return float64(h.DeletionsStuck) })},
 		{Name: "webhook-failures", Title: "Share of accounts whose webhooks of the last hour fail", Severity: alerts.SeverityP3, Threshold: 0.1,
 			For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
 	}

@@ -267,6 +267,15 @@ var runbooks = map[string]Runbook{
 		Causes:  []string{"No control process runs.", "PostgreSQL is overloaded."},
 		Steps:   []string{"System (/system): the processes of control.", "doctor (/doctor)."},
 	},
+	"deletions-stuck": {
+		Meaning: "The deletion of an account has deleted nothing for an hour. The account is closed, and data of it is still there: a time that was promised for its deletion may pass.",
+		Causes: []string{"A job of the account does not end, so that the deletion waits for it.", "A step of the deletion fails each time.",
+			"Long transactions hold rows of the account, or no control process runs."},
+		Steps: []string{"`reelay accounts deletions` names the account and the kind of data that it worked on last.",
+			"The log of control has the error of the task `delete accounts`, if a step fails.",
+			"Jobs (/jobs) of the account: the worker of one that still runs can be drained or ended, and its lease then expires.",
+			"`reelay doctor` says what else is wrong. The deletion continues by itself once its cause is gone."},
+	},
 	"webhook-failures": {
 		Meaning: "Of more than a tenth of the accounts, and of two at least, most webhooks of the last hour failed three times or for good. The dead endpoint of one account raises no alert: its owner must act.",
 		Causes:  []string{"A customer's endpoint is down or refuses signatures.", "Outgoing connections are blocked."},

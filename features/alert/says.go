@@ -39,5 +39,6 @@ var says = map[string]string{
 	"outbox-lag":       "The oldest outbox message is {value} old (limit {limit}).",
 	"start-lag":        "A scheduled job is {value} overdue (limit {limit}).",
 	"halted":           "Schedules or leases have been halted for {value} (limit {limit}).",
+	"deletions-stuck":  "Deletions of accounts without progress for an hour: {value}.",
 	"webhook-failures": "Webhooks fail for {value} of accounts (limit {limit}).",
 }

@@ -41,7 +41,7 @@ func (e *Eraser) parts() []part {
 	all = append(all, batches(erasure.Last)...)
 	return append(all,
 		part{"remove users from its ledger", erasure.Users, forgetUsers},
-		part{"merge the days of its users", erasure.Users, mergeDays},
+		part{"merge the days of its users", erasure.Users, mergeUserSums},
 		part{"end", "", e.finish})
 }
 
@@ -131,14 +131,14 @@ func forgetUsers(ctx context.Context, tx bun.Tx, d *erasure.Deletion) (int, erro
 	return 1, nil
 }
 
-func mergeDays(ctx context.Context, tx bun.Tx, d *erasure.Deletion) (int, error) {
-	return costs.MergeUserDays(ctx, tx, d.AccountID, dayBatch)
+func mergeUserSums(ctx context.Context, tx bun.Tx, d *erasure.Deletion) (int, error) {
+	return costs.MergeUserSums(ctx, tx, d.AccountID, dayBatch)
 }
 
 // finish ends the deletion. If the account has rows again, such as those of a job that was retried meanwhile, the next
 // pass begins with them.
 func (e *Eraser) finish(ctx context.Context, tx bun.Tx, d *erasure.Deletion) (int, error) {
-	n, err := mergeDays(ctx, tx, d)
+	n, err := mergeUserSums(ctx, tx, d)
 	if err != nil || n > 0 {
 		return n, err
 	}

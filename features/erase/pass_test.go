@@ -15,6 +15,7 @@ import (
 	"github.com/reelay/reelay/jobs/submit"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/alerts"
 	"github.com/reelay/reelay/models/erasure"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
@@ -66,6 +67,28 @@ func TestPass(t *testing.T) {
 		var known *apierror.Error
 		require.ErrorAs(t, err, &known, "a late worker is told so")
 		s.RequireRows(t)
+	})
+
+	t.Run("IsStuckWhileItOnlyWaits", func(t *testing.T) {
+		t.Parallel()
+
+		s, _, worker, fence := jobstest.Leased(t)
+		start(t, s)
+		pass(t, s)
+		stuck := func() int {
+			h, err := alerts.ReadHealth(t.Context(), s.DB, time.Minute, 1)
+			require.NoError(t, err)
+			return h.DeletionsStuck
+		}
+		require.Zero(t, stuck())
+
+		s.Exec(t, "UPDATE account_deletions SET progress_at = clock_timestamp() - interval '2 hours', next_at = clock_timestamp()")
+		pass(t, s)
+		require.Equal(t, 1, stuck(), "to wait for a job is no progress")
+
+		_, _ = s.Attempts.Fail(t.Context(), worker, fence, lease.Failure{Class: models.FailContentPolicy})
+		finish(t, s)
+		require.Zero(t, stuck())
 	})
 
 	t.Run("LeavesAWorkerThatIsGoneToTheReaper", func(t *testing.T) {
@@ -183,25 +206,31 @@ func TestPass(t *testing.T) {
 		require.NoError(t, err)
 	})
 
-	t.Run("MergesTheDaysOfUsers", func(t *testing.T) {
+	t.Run("MergesTheSumsOfUsers", func(t *testing.T) {
 		t.Parallel()
 
 		s := jobstest.New(t)
-		day := func(user string, account models.AccountID, attempts int) {
-			s.Exec(t, `INSERT INTO ledger_user_days (account_id, day, user_id, attempts, completed, unpriced, useful_seconds, wasted_seconds,
-				useful_usd, wasted_usd, charged_usd) VALUES (?, '2026-01-02', ?, ?, 1, 0, 1, 1, 0.1, 0.2, 0.3)`, account, user, attempts)
+		tables := map[string]string{"ledger_user_days": "day", "ledger_user_months": "month"}
+		for table, span := range tables {
+			sum := func(user string, account models.AccountID, attempts int) {
+				s.Exec(t, `INSERT INTO ? (account_id, ?, user_id, attempts, completed, unpriced, useful_seconds, wasted_seconds,
+					useful_usd, wasted_usd, charged_usd) VALUES (?, '2026-01-01', ?, ?, 1, 0, 1, 1, 0.1, 0.2, 0.3)`,
+					bun.Ident(table), bun.Ident(span), account, user, attempts)
+			}
+			sum("", s.Account.ID, 1)
+			sum("u1", s.Account.ID, 2)
+			sum("u2", s.Account.ID, 4)
+			sum("u1", s.Admin.AccountID, 8)
 		}
-		day("", s.Account.ID, 1)
-		day("u1", s.Account.ID, 2)
-		day("u2", s.Account.ID, 4)
-		day("u1", s.Admin.AccountID, 8)
 		start(t, s)
 		finish(t, s)
 
-		var rows []string
-		require.NoError(t, s.DB.NewRaw(`SELECT concat_ws(' ', user_id, attempts, completed, useful_usd::float,
-			 wasted_usd::float, charged_usd::float)
-			FROM ledger_user_days ORDER BY attempts`).Scan(t.Context(), &rows))
-		require.Equal(t, []string{" 7 3 0.3 0.6 0.9", "u1 8 1 0.1 0.2 0.3"}, rows)
+		for table := range tables {
+			var rows []string
+			require.NoError(t, s.DB.NewRaw(`SELECT concat_ws(' ', user_id, attempts, completed, useful_usd::float,
+				wasted_usd::float, charged_usd::float)
+				FROM ? ORDER BY attempts`, bun.Ident(table)).Scan(t.Context(), &rows))
+			require.Equal(t, []string{" 7 3 0.3 0.6 0.9", "u1 8 1 0.1 0.2 0.3"}, rows, table)
+		}
 	})
 }

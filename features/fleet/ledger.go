@@ -116,10 +116,10 @@ func (l *listing) judge(m *capacity.Machine) bool {
 		}
 		m.SpokeAt = l.spoke[m.InstanceID]
 		if l.over(m) {
-			l.gone(m, billedUntil(m))
+			l.gone(m, l.billedUntil(m))
 		}
 	case l.over(m):
-		l.gone(m, billedUntil(m))
+		l.gone(m, l.billedUntil(m))
 	}
 	return *m != was
 }
@@ -179,11 +179,17 @@ func (l *listing) gone(m *capacity.Machine, billed time.Time) {
 	}
 }
 
-// billedUntil returns until when a missing machine was paid for. If its deletion was confirmed and no
+// billedUntil returns until when a missing machine was paid for: as the provider says, if that lies between the last list that
+// had the machine and the first that did not.
+func (l *listing) billedUntil(m *capacity.Machine) time.Time {
+	return believable(l.known[m.InstanceID].EndedAt, m.ListedAt, m.MissingAt, endOf(m))
+}
+
+// endOf returns until when a missing machine was paid for, if the provider does not say it. If its deletion was confirmed and no
 // later list showed it, that is the time of the deletion. Otherwise it is the middle between the last
 // list that had the machine and the first that did not. If its workers fell silent shortly before that
 // time, the lists lag, and the workers' last sign of life decides.
-func billedUntil(m *capacity.Machine) time.Time {
+func endOf(m *capacity.Machine) time.Time {
 	switch deleted := !m.DeletedAt.IsZero() && m.DeletedAt.Before(m.MissingAt); {
 	case deleted && !m.ListedAt.After(m.DeletedAt):
 		return m.DeletedAt
@@ -260,7 +266,7 @@ func (s *Scaler) deleted(ctx context.Context, l *listing, instances []Instance, 
 		if m.DeletedAt.IsZero() && failed[m.InstanceID] == nil {
 			m.DeletedAt = at
 			if l.stopped(m.InstanceID) {
-				l.gone(m, billedUntil(m))
+				l.gone(m, l.billedUntil(m))
 			}
 		}
 	})

@@ -64,6 +64,31 @@ func TestPools(t *testing.T) {
 		require.NoError(t, err, "the name is free again")
 	})
 
+	t.Run("RecordTheirPriceWithEachChange", func(t *testing.T) {
+		t.Parallel()
+		s := jobstest.New(t)
+		wanted := spec()
+		wanted.PricePerHourUSD = 2
+		pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+		require.NoError(t, err)
+		wanted.MaxWorkers = 7
+		_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+		require.NoError(t, err)
+		for _, usd := range []float64{3, 2} {
+			wanted.PricePerHourUSD = usd
+			_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+			require.NoError(t, err)
+		}
+		require.NoError(t, capacity.RecordPrices(t.Context(), s.DB))
+		wanted.PricePerHourUSD = -1
+		_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+		jobstest.RequireCode(t, err, apierror.CodeInvalidInput)
+
+		var recorded []float64
+		require.NoError(t, s.DB.NewRaw("SELECT usd FROM pool_prices WHERE pool_id = ? ORDER BY since", pool.ID).Scan(t.Context(), &recorded))
+		require.Equal(t, []float64{2, 3, 2}, recorded)
+	})
+
 	t.Run("RefuseBadFieldsWhole", func(t *testing.T) {
 		t.Parallel()
 		s := jobstest.New(t)

@@ -70,6 +70,8 @@ type Instance struct {
 	State InstanceState
 	// CreatedAt is when the provider began to create it, or zero if the provider does not say.
 	CreatedAt time.Time `json:",omitzero"`
+	// EndedAt is when it ended, or zero if the provider does not say.
+	EndedAt time.Time `json:",omitzero"`
 	// Reclaimed means that the provider took the machine away; it did not end by itself.
 	Reclaimed bool `json:",omitempty"`
 	// Cause is why a machine ended that was not taken away, such as the last line of its agent, or what

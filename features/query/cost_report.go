@@ -170,7 +170,7 @@ func (r *CostRow) Wasted() *decimal.Decimal {
 	return &r.WastedUSD
 }
 
-// CostPerVideo is Cost for each completed job; nil for clients, and if none completed.
+// CostPerVideo is Cost for each of Videos; nil for clients, and without a video.
 func (r *CostRow) CostPerVideo() *decimal.Decimal {
 	if r.own {
 		return nil
@@ -188,7 +188,7 @@ func (r *CostReport) WriteCSV(to io.Writer) error {
 		}
 		return usd.String()
 	}
-	_ = out.Write([]string{"key", "name", "attempts", "completed", "useful_seconds", "wasted_seconds", "charged_usd", "cost_usd", "wasted_usd",
+	_ = out.Write([]string{"key", "name", "attempts", "completed", "videos", "useful_seconds", "wasted_seconds", "charged_usd", "cost_usd", "wasted_usd",
 		"cost_per_video_usd", "unpriced"})
 	rows := slices.Clone(r.Rows)
 	if r.More {
@@ -199,7 +199,8 @@ func (r *CostReport) WriteCSV(to io.Writer) error {
 		if row.Total {
 			row.Name = "(total)"
 		}
-		_ = out.Write([]string{text.Cell(key), text.Cell(row.Name), fmt.Sprint(row.Attempts), fmt.Sprint(row.Completed), fmt.Sprintf("%.3f", row.UsefulSeconds),
+		_ = out.Write([]string{text.Cell(key), text.Cell(row.Name), fmt.Sprint(row.Attempts), fmt.Sprint(row.Completed), fmt.Sprint(row.Videos()),
+			fmt.Sprintf("%.3f", row.UsefulSeconds),
 			fmt.Sprintf("%.3f", row.WastedSeconds), row.ChargedUSD.String(), amount(row.Cost()), amount(row.Wasted()),
 			amount(row.CostPerVideo()), fmt.Sprint(row.Unpriced)})
 	}
@@ -212,7 +213,8 @@ func (r *CostReport) rest() costs.Row {
 	all := r.Total.Row
 	all.Total = false
 	for _, row := range r.Rows {
-		all.Attempts, all.Completed, all.Unpriced = all.Attempts-row.Attempts, all.Completed-row.Completed, all.Unpriced-row.Unpriced
+		all.Attempts, all.Unpriced = all.Attempts-row.Attempts, all.Unpriced-row.Unpriced
+		all.Completed, all.Drafts = all.Completed-row.Completed, all.Drafts-row.Drafts
 		all.UsefulSeconds, all.WastedSeconds = all.UsefulSeconds-row.UsefulSeconds, all.WastedSeconds-row.WastedSeconds
 		all.UsefulUSD, all.WastedUSD = all.UsefulUSD.Sub(row.UsefulUSD), all.WastedUSD.Sub(row.WastedUSD)
 		all.ChargedUSD = all.ChargedUSD.Sub(row.ChargedUSD)

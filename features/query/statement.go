@@ -168,7 +168,7 @@ func (s *Statement) WriteCSV(to io.Writer) error {
 	out := csv.NewWriter(to)
 	_ = out.Write([]string{"account", "month", "time_zone", "part", "name", "videos", "attempts", "useful_seconds", "charged_usd", "unpriced"})
 	write := func(part string, row *CostRow) {
-		_ = out.Write([]string{text.Cell(s.Account.Name), s.Month, s.Zone.String(), part, text.Cell(row.Name), fmt.Sprint(row.Completed),
+		_ = out.Write([]string{text.Cell(s.Account.Name), s.Month, s.Zone.String(), part, text.Cell(row.Name), fmt.Sprint(row.Videos()),
 			fmt.Sprint(row.Attempts), fmt.Sprintf("%.3f", row.UsefulSeconds), row.ChargedUSD.String(), fmt.Sprint(row.Unpriced)})
 	}
 	for _, part := range s.Parts {

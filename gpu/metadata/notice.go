@@ -53,12 +53,20 @@ type pace struct {
 var defaultPace = pace{least: time.Second, poll: 5 * time.Second, longPoll: time.Minute, retry: 30 * time.Second}
 
 // Watch calls tell with each notice, at most once per reason, until ctx ends. What a metadata
-// server takes back does not count: the machine may still go. tell must not block for long.
+// server takes back does not count: the machine may still go. In a job of Slurm it also tells of
+// the end of the job's time, unless Source is Off. tell must not block for long, and may be called
+// concurrently.
 func (w Watcher) Watch(ctx context.Context, tell func(Notice)) {
 	if w.pace == (pace{}) {
 		w.pace = defaultPace
 	}
 	source := w.Source
+	if source == Off {
+		return
+	}
+	var slurm sync.WaitGroup
+	slurm.Go(func() { w.watchSlurm(ctx, tell) })
+	defer slurm.Wait()
 	if source == Auto {
 		source = w.probe(ctx)
 	}

@@ -167,8 +167,8 @@ func TestCompare(t *testing.T) {
 	amount := func(s string) *decimal.Decimal { return new(decimal.RequireFromString(s)) }
 	item := func(s string) *bill.Item { return &bill.Item{USD: decimal.RequireFromString(s), Lines: 1} }
 	billed := map[string]*bill.Item{"same": item("10"), "near": item("10.2"), "far": item("10.21"), "unknown": item("3"), "free": item("0"), "unpriced": item("1")}
-	own := []bill.Own{{"same", amount("4")}, {"same", amount("6")}, {"near", amount("10")}, {"far", amount("10")}, {"unbilled", amount("5")}, {"nothing", amount("0")},
-		{"unpriced", nil}}
+	own := []bill.Own{{ID: "same", USD: amount("4")}, {ID: "same", USD: amount("6")}, {ID: "near", USD: amount("10")}, {ID: "far", USD: amount("10")},
+		{ID: "unbilled", USD: amount("5")}, {ID: "nothing", USD: amount("0")}, {ID: "unpriced"}, {Name: "job_2", USD: amount("0.5")}, {Name: "job_1"}}
 
 	r := bill.Compare(billed, own, decimal.NewFromInt(2))
 
@@ -181,10 +181,11 @@ func TestCompare(t *testing.T) {
 	require.Equal(t, []string{"unpriced", "far"}, ids(r.Differing))
 	require.Equal(t, []string{"unknown"}, ids(r.Unknown))
 	require.Equal(t, []string{"unbilled"}, ids(r.Unbilled))
+	require.Equal(t, []string{"job_2", "job_1"}, ids(r.Unnamed))
 	require.Equal(t, 4, r.Both)
 	require.Equal(t, "34.41", r.BilledUSD.String())
-	require.Equal(t, "35", r.OwnUSD.String())
-	require.Equal(t, "-0.59", r.DifferenceUSD().String())
+	require.Equal(t, "35.5", r.OwnUSD.String())
+	require.Equal(t, "-1.09", r.DifferenceUSD().String())
 	require.False(t, r.Agrees())
-	require.True(t, bill.Compare(map[string]*bill.Item{"a": item("1")}, []bill.Own{{"a", amount("1")}}, decimal.Zero).Agrees())
+	require.True(t, bill.Compare(map[string]*bill.Item{"a": item("1")}, []bill.Own{{ID: "a", USD: amount("1")}}, decimal.Zero).Agrees())
 }

@@ -8,9 +8,11 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// Own is what Reelay has of a machine or task. USD is nil if its price is unknown.
+// Own is what Reelay has of a machine or task.
 type Own struct {
-	ID  string
+	// ID is "" if Reelay does not know that of the bill. Then Name says what it is.
+	ID, Name string
+	// USD is nil if the price is unknown.
 	USD *decimal.Decimal
 }
 
@@ -47,10 +49,14 @@ type Result struct {
 	Unbilled []Difference `json:"unbilled"`
 	// Differing has what differs by more than the tolerance, or has no price.
 	Differing []Difference `json:"differing"`
+	// Unnamed has what cannot be compared, since Reelay has no id of it that the bill could have. Its ids are names of Reelay.
+	Unnamed []Difference `json:"unnamed"`
 }
 
 // Agrees reports whether nothing differs by more than the tolerance.
-func (r *Result) Agrees() bool { return len(r.Unknown)+len(r.Unbilled)+len(r.Differing) == 0 }
+func (r *Result) Agrees() bool {
+	return len(r.Unknown)+len(r.Unbilled)+len(r.Differing)+len(r.Unnamed) == 0
+}
 
 // DifferenceUSD is how much more the bill has than Reelay.
 func (r *Result) DifferenceUSD() decimal.Decimal { return r.BilledUSD.Sub(r.OwnUSD) }
@@ -58,9 +64,16 @@ func (r *Result) DifferenceUSD() decimal.Decimal { return r.BilledUSD.Sub(r.OwnU
 // Compare compares a bill with what Reelay has, whose ids are as those of the bill, see Name. The tolerance is in percent
 // of the larger amount. What is billed with 0, or cost nothing, is no difference if the other does not have it.
 func Compare(billed map[string]*Item, own []Own, tolerance decimal.Decimal) *Result {
-	r := &Result{Unknown: []Difference{}, Unbilled: []Difference{}, Differing: []Difference{}}
+	r := &Result{Unknown: []Difference{}, Unbilled: []Difference{}, Differing: []Difference{}, Unnamed: []Difference{}}
 	ours := map[string]*decimal.Decimal{}
 	for _, o := range own {
+		if o.ID == "" {
+			r.Unnamed = append(r.Unnamed, Difference{o.Name, nil, o.USD})
+			if o.USD != nil {
+				r.OwnUSD = r.OwnUSD.Add(*o.USD)
+			}
+			continue
+		}
 		before, again := ours[o.ID]
 		switch {
 		case !again:
@@ -95,7 +108,7 @@ func Compare(billed map[string]*Item, own []Own, tolerance decimal.Decimal) *Res
 			r.Unbilled = append(r.Unbilled, Difference{id, nil, amount})
 		}
 	}
-	for _, list := range [][]Difference{r.Unknown, r.Unbilled, r.Differing} {
+	for _, list := range [][]Difference{r.Unknown, r.Unbilled, r.Differing, r.Unnamed} {
 		slices.SortStableFunc(list, func(a, b Difference) int { return cmp.Or(b.by().Cmp(a.by()), cmp.Compare(a.ID, b.ID)) })
 	}
 	return r

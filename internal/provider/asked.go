@@ -12,7 +12,7 @@ import (
 type Asked struct {
 	// Model is the provider's name of the model.
 	Model string `json:"model"`
-	// Seconds is the length of the video, up to MaxSeconds with up to six decimals; nil if the request does not say it.
+	// Seconds is the length of the video, above 0 and up to MaxSeconds, with up to six decimals; nil if the request does not say it.
 	Seconds *decimal.Decimal `json:"seconds,omitempty"`
 	// Resolution is as the request has it, in lower case: 720p, 4k, or pixels such as 1280:720. "" means that it does not say it.
 	Resolution string `json:"resolution,omitempty"`
@@ -34,7 +34,7 @@ func (a *Asked) Check() string {
 	case a.Model == "" || len(a.Model) > maxAskedModel || !plain.MatchString(a.Model):
 		return "the model must have 1 to 200 letters, digits and . _ : / -"
 	case a.Seconds != nil && !billable(*a.Seconds):
-		return "the seconds must be from 0 to 3600, with up to six decimals"
+		return "the seconds must be above 0 and up to 3600, with up to six decimals"
 	case len(a.Resolution) > maxAskedResolution || a.Resolution != "" && !plain.MatchString(a.Resolution):
 		return "the resolution must have up to 32 letters, digits and . _ : / -"
 	}
@@ -43,7 +43,7 @@ func (a *Asked) Check() string {
 
 // billable looks at the exponent first: to compare 1e999999999 takes all memory.
 func billable(seconds decimal.Decimal) bool {
-	return seconds.Exponent() >= -6 && seconds.Exponent() <= 4 && !seconds.IsNegative() && !seconds.GreaterThan(decimal.NewFromInt(MaxSeconds))
+	return seconds.Exponent() >= -6 && seconds.Exponent() <= 4 && seconds.IsPositive() && !seconds.GreaterThan(decimal.NewFromInt(MaxSeconds))
 }
 
 var (

@@ -39,7 +39,9 @@ func LoadOrCreate(path string) (Secrets, error) {
 }
 
 // Load returns the secrets in the file at path. It refuses a file that other
-// users may read or write. A missing file is an fs.ErrNotExist.
+// users may read or write. The group may read a file of root, as PostgreSQL
+// allows for its keys: orchestrators of containers mount secrets so. A missing
+// file is an fs.ErrNotExist.
 func Load(path string) (Secrets, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -50,7 +52,7 @@ func Load(path string) (Secrets, error) {
 	if err != nil {
 		return Secrets{}, fmt.Errorf("open the secrets file: %w", err)
 	}
-	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
+	if mode := info.Mode(); !mode.IsRegular() || !closed(mode.Perm(), info) {
 		return Secrets{}, fmt.Errorf("the secrets file %s must be a file for its owner only, but it is %s; run: chmod 600 %s", path, mode, path)
 	}
 	var secrets Secrets
@@ -114,4 +116,12 @@ func syncDir(dir string) error {
 		return err
 	}
 	return errors.Join(opened.Sync(), opened.Close())
+}
+
+// closed reports whether a file of the mode is closed to all but its owner, or the group of a file of root.
+func closed(mode os.FileMode, info os.FileInfo) bool {
+	if owner, ok := ownerOf(info); ok && owner.uid == 0 {
+		return mode&0o037 == 0
+	}
+	return mode&0o077 == 0
 }

@@ -75,11 +75,36 @@ func TestLoad(t *testing.T) {
 		_, err := seal.LoadOrCreate(path)
 		require.NoError(t, err)
 
+		if os.Geteuid() == 0 { // else it is not a file of root
+			require.NoError(t, os.Chown(path, 65532, 65532))
+		}
+
 		for _, mode := range []fs.FileMode{0o640, 0o604, 0o620, 0o602} {
 			require.NoError(t, os.Chmod(path, mode))
 			_, err := seal.Load(path)
 			require.ErrorContains(t, err, "chmod 600 "+path)
 			_, err = seal.LoadOrCreate(path)
+			require.ErrorContains(t, err, "chmod 600 "+path)
+		}
+	})
+
+	t.Run("TakesAFileOfRootThatTheGroupCanRead", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			t.Skip("only root can make a file of root")
+		}
+		path := filepath.Join(t.TempDir(), "secrets.json")
+		_, err := seal.LoadOrCreate(path)
+		require.NoError(t, err)
+
+		for _, mode := range []fs.FileMode{0o440, 0o640} {
+			require.NoError(t, os.Chmod(path, mode))
+			_, err := seal.Load(path)
+			require.NoError(t, err)
+		}
+		for _, mode := range []fs.FileMode{0o644, 0o660, 0o650} {
+			require.NoError(t, os.Chmod(path, mode))
+			_, err := seal.Load(path)
 			require.ErrorContains(t, err, "chmod 600 "+path)
 		}
 	})

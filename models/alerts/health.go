@@ -48,6 +48,8 @@ type Health struct {
 	BudgetsHalf  int `bun:"budgets_half"`
 	BudgetsNear  int `bun:"budgets_near"`
 	BudgetsSpent int `bun:"budgets_spent"`
+	// DeletionsStuck are deletions of accounts that have done nothing for an hour.
+	DeletionsStuck int `bun:"deletions_stuck"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
@@ -57,7 +59,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 	err := db.NewRaw(`
 		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
 			stalled, dead_letters, unsettled, unsettled_lag, schedules_halted, leases_halted, not_booting, engines_down, engines_drained, providers_down, submits_unknown,
-			budgets_half, budgets_near, budgets_spent, open_approvals, coalesce(open_approval_age, 0) AS open_approval_age FROM (SELECT
+			deletions_stuck, budgets_half, budgets_near, budgets_spent, open_approvals, coalesce(open_approval_age, 0) AS open_approval_age FROM (SELECT
+			(SELECT count(*) FROM account_deletions WHERE finished_at IS NULL AND progress_at < clock_timestamp() - interval '1 hour') AS deletions_stuck,
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
 				WHERE claimed_until IS NULL OR claimed_until < clock_timestamp() ORDER BY id LIMIT 1), 0) AS outbox_lag,

@@ -251,19 +251,27 @@ func UpsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 		Scan(ctx)
 }
 
-// InsertPool writes a new pool. It returns sql.ErrNoRows if one has its name.
+// InsertPool writes a new pool, and its price into the history. It returns sql.ErrNoRows if one has its name.
 func InsertPool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
-	return postgres.MustChange(db.NewInsert().Model(p).On("CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING").Exec(ctx))
+	err := postgres.MustChange(db.NewInsert().Model(p).On("CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING").Exec(ctx))
+	if err != nil {
+		return err
+	}
+	return recordPrice(ctx, db, p.ID)
 }
 
-// UpdatePool writes a pool that the caller has locked. It does not write Desired.
+// UpdatePool writes a pool that the caller has locked, and a new price into the history. It does not write Desired.
 // The scaler may boot workers again at once: what the provider refused, or kept machines from
 // starting, may have changed.
 func UpdatePool(ctx context.Context, db bun.IDB, p *Pool) error {
 	p.Fill()
 	p.PoolBackoff, p.PoolBoots, p.ClosedUntil = PoolBackoff{}, PoolBoots{}, time.Time{}
-	return postgres.MustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
+	err := postgres.MustChange(db.NewUpdate().Model(p).ExcludeColumn("id", "desired", "created_at").WherePK().Exec(ctx))
+	if err != nil {
+		return err
+	}
+	return recordPrice(ctx, db, p.ID)
 }
 
 // RecordRefusal records that a provider refused machines of a pool: all that it was asked for, or

@@ -113,15 +113,24 @@ func SetClosedUntil(ctx context.Context, db bun.IDB, id models.PoolID, until tim
 	return err
 }
 
-// RecordPrices adds to the history the prices that have changed since it was last called.
+// RecordPrices adds to the history the prices that have changed since it was last called. [InsertPool] and [UpdatePool] record
+// their own: what is left are prices of sources, which begin and end by the clock.
 func RecordPrices(ctx context.Context, db bun.IDB) error {
-	_, err := db.NewRaw(`
-		INSERT INTO pool_prices (pool_id, since, usd)
-		SELECT p.id, clock_timestamp(), pool_price(p) FROM pools p
-		LEFT JOIN LATERAL (SELECT usd FROM pool_prices WHERE pool_id = p.id ORDER BY since DESC LIMIT 1) newest ON true
-		WHERE p.deleted_at IS NULL AND newest.usd IS DISTINCT FROM pool_price(p)`).Exec(ctx)
+	_, err := db.NewRaw(recordPricesSQL).Exec(ctx)
 	return err
 }
+
+// recordPrice adds the price of a pool to the history, if it has changed.
+func recordPrice(ctx context.Context, db bun.IDB, id models.PoolID) error {
+	_, err := db.NewRaw(recordPricesSQL+" AND p.id = ?", id).Exec(ctx)
+	return err
+}
+
+const recordPricesSQL = `
+	INSERT INTO pool_prices (pool_id, since, usd)
+	SELECT p.id, clock_timestamp(), pool_price(p) FROM pools p
+	LEFT JOIN LATERAL (SELECT usd FROM pool_prices WHERE pool_id = p.id ORDER BY since DESC LIMIT 1) newest ON true
+	WHERE p.deleted_at IS NULL AND newest.usd IS DISTINCT FROM pool_price(p)`
 
 // PricePoint is a price of a pool.
 type PricePoint struct {

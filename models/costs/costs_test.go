@@ -114,6 +114,32 @@ func TestLedger(t *testing.T) {
 		same(t, "0", ofJob(t, db).ChargedUSD)
 	})
 
+	t.Run("HasNoTimeAfterTheMachineWasGone", func(t *testing.T) {
+		t.Parallel()
+		db := fixture(t)
+		exec(t, db, `INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at)
+			SELECT id, 'cloud', name, 1, ?0, ?0 FROM pools`, begin.Add(-time.Hour))
+		attempt(t, db, "first", "spot", 0, 150, 20, 30, models.JobQueued) // useful to 120, wasted to 170
+		attempt(t, db, "second", "free", 180, 190, 20, 0, models.JobQueued)
+
+		for _, step := range []struct {
+			gone    any // the second at which the machines were gone, or nil if they are listed again
+			seconds float64
+			usd     string
+		}{
+			{155, 35, "0.07"}, {155, 35, "0.07"}, {140, 30, "0.06"}, {nil, 50 + 20, "0.1"}, {160, 40, "0.08"}, {400, 50 + 20, "0.1"},
+		} {
+			exec(t, db, "UPDATE machines SET billed_until = ?0::timestamptz + make_interval(secs => ?1), gone_at = ?0::timestamptz + make_interval(secs => ?1)", begin, step.gone)
+			var seconds float64
+			var usd decimal.Decimal
+			require.NoError(t, db.NewRaw("SELECT sum(wasted_seconds), sum(wasted_usd) FROM ledger").Scan(t.Context(), &seconds, &usd))
+			require.InDelta(t, step.seconds, seconds, 0.001, "%v", step)
+			same(t, step.usd, &usd)
+			require.InDelta(t, 130, ofJob(t, db).UsefulSeconds, 0.001)
+		}
+		same(t, "0", ofJob(t, db).ChargedUSD)
+	})
+
 	t.Run("DoesNotKnowWhatAPoolWithoutAPriceCosts", func(t *testing.T) {
 		t.Parallel()
 		db := fixture(t)
@@ -265,6 +291,8 @@ func TestReport(t *testing.T) {
 		require.Contains(t, report(t, db, costs.ByUser, day, day.AddDate(0, 0, 1)), "ann")
 		for _, by := range costs.Groups {
 			same(t, "0.1", &report(t, db, by, day, day.AddDate(0, 0, 2))[""].UsefulUSD)
+			same(t, "0.1", &report(t, db, by, day.AddDate(0, 0, -40), day.AddDate(0, 0, 39))[""].UsefulUSD)
+			same(t, "0.06", &report(t, db, by, day.AddDate(0, 0, 1), day.AddDate(0, 2, 0))[""].UsefulUSD)
 		}
 	}
 
@@ -290,6 +318,34 @@ func TestReport(t *testing.T) {
 		require.True(t, until.Equal(day.AddDate(0, 0, 40)), until)
 		exec(t, db, "DELETE FROM ledger")
 		check(t, db)
+		exec(t, db, "DELETE FROM ledger_user_days")
+		same(t, "0.1", &report(t, db, costs.ByUser, day, day.AddDate(0, 1, 0))[""].UsefulUSD) // the month has its own sums
+	})
+
+	t.Run("CountsNoDraftAsAVideo", func(t *testing.T) {
+		t.Parallel()
+		db := fixture(t)
+		exec(t, db, "UPDATE jobs SET draft_steps = 2")
+		attempt(t, db, "first", "spot", 0, 50, 0, 0, models.JobCompleted)
+		from, to := begin.Truncate(24*time.Hour), begin.Truncate(24*time.Hour).AddDate(0, 0, 1)
+		exec(t, db, "UPDATE ledger_closing SET until = ?", from)
+		total := report(t, db, costs.ByDay, from, to)[""]
+		require.Equal(t, []int64{1, 1, 0}, []int64{total.Attempts, total.Completed, total.Videos()})
+		require.Nil(t, total.PerVideo())
+
+		exec(t, db, "UPDATE jobs SET draft_steps = NULL, kept_until = NULL, status = 'QUEUED', completed_at = NULL, run = 2")
+		attempt(t, db, "second", "spot", 50, 100, 0, 0, models.JobCompleted)
+		for closed := range 2 {
+			for _, by := range []costs.Group{costs.ByDay, costs.ByUser, costs.ByAccount, costs.ByModel} {
+				total = report(t, db, by, from, to)[""]
+				require.Equal(t, []int64{2, 2, 1}, []int64{total.Attempts, total.Completed, total.Videos()})
+				same(t, "0.1", total.PerVideo())
+			}
+			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := costs.CloseDay(ctx, tx)
+				return err
+			}), "day %d", closed)
+		}
 	})
 
 	t.Run("OfNothingIsNothing", func(t *testing.T) {

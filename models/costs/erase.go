@@ -2,7 +2,6 @@ package costs
 
 import (
 	"context"
-	"strings"
 
 	"github.com/reelay/reelay/models"
 	"github.com/uptrace/bun"
@@ -30,25 +29,27 @@ func ForgetUsers(ctx context.Context, tx bun.Tx, account models.AccountID, after
 	return s, err
 }
 
-// mergedSQL writes the sums of rows gone without their users.
-var mergedSQL = `INSERT INTO ledger_user_days (account_id, day, user_id, ` + sumColumns + `)
-	SELECT account_id, day, '', sum(` + strings.ReplaceAll(sumColumns, ", ", "), sum(") + `) FROM gone GROUP BY account_id, day`
+// userSums are the tables with sums of users, and their columns of time.
+var userSums = []struct{ table, span string }{{byUser.name, "day"}, {byUser.months, "month"}}
 
-// MergeUserDays merges the sums of an account's users into one row a day without a user, for up to limit days. It
-// returns for how many. While it holds its lock, no day is summed up with users that it does not see.
-func MergeUserDays(ctx context.Context, tx bun.Tx, account models.AccountID, limit int) (days int, err error) {
+// MergeUserSums merges the sums of an account's users into one row without a user for each day, and then for each month,
+// of up to limit of them. It returns of how many; 0 means that no user is left. While it holds its lock, no day is summed up
+// with users that it does not see.
+func MergeUserSums(ctx context.Context, tx bun.Tx, account models.AccountID, limit int) (spans int, err error) {
 	if _, err := tx.NewRaw("SELECT FROM ledger_closing FOR SHARE").Exec(ctx); err != nil {
 		return 0, err
 	}
-	var gone []struct{ Day string }
-	err = tx.NewRaw(`
-		WITH days AS MATERIALIZED (
-			SELECT DISTINCT day FROM ledger_user_days WHERE account_id = ?0 AND user_id <> '' ORDER BY day LIMIT ?1),
-		gone AS (DELETE FROM ledger_user_days WHERE account_id = ?0 AND day IN (SELECT day FROM days) RETURNING *),
-		kept AS (`+mergedSQL+`)
-		SELECT day::text FROM days`, account, limit).Scan(ctx, &gone)
-	if err != nil {
-		return 0, err
+	for _, sums := range userSums {
+		err := tx.NewRaw(`
+			WITH spans AS MATERIALIZED (
+				SELECT DISTINCT ?2 AS span FROM ?3 WHERE account_id = ?0 AND user_id <> '' ORDER BY 1 LIMIT ?1),
+			gone AS (DELETE FROM ?3 WHERE account_id = ?0 AND ?2 IN (SELECT span FROM spans) RETURNING *),
+			kept AS (INSERT INTO ?3 (account_id, ?2, user_id, `+sumColumns+`)
+				SELECT account_id, ?2, '', `+addedSQL+` FROM gone GROUP BY account_id, ?2)
+			SELECT count(*) FROM spans`, account, limit, bun.Ident(sums.span), bun.Ident(sums.table)).Scan(ctx, &spans)
+		if err != nil || spans > 0 {
+			return spans, err
+		}
 	}
-	return len(gone), nil
+	return 0, nil
 }

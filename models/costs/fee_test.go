@@ -129,6 +129,27 @@ func TestFee(t *testing.T) {
 		require.Equal(t, 1, n)
 	})
 
+	t.Run("IsListedAlsoWithoutTheProvidersID", func(t *testing.T) {
+		t.Parallel()
+		db := hosted(t)
+		submit(t, db, firstKey, "", true)
+		attempt(t, db, "first", "veo", 0, 60, 0, 0, models.JobCompleted)
+
+		tasks, err := costs.ListTasks(t.Context(), db, begin, begin.Add(time.Hour), 0, 9)
+
+		require.NoError(t, err)
+		require.Len(t, tasks, 1)
+		require.Empty(t, tasks[0].Task)
+		same(t, "3.2", tasks[0].CostUSD)
+	})
+
+	t.Run("HasNoPriceForNoSeconds", func(t *testing.T) {
+		t.Parallel()
+		for body, seconds := range map[string]*decimal.Decimal{`{"parameters": {"durationSeconds": 0}}`: nil, `{"parameters": {"durationSeconds": 8}}`: new(usd("8"))} {
+			require.Equal(t, seconds, provider.Find("veo").ReadAsked("veo-3", []byte(body)).Seconds, body)
+		}
+	})
+
 	t.Run("IsTheOperatorsIfTheJobFails", func(t *testing.T) {
 		t.Parallel()
 		db := hosted(t)

@@ -20,7 +20,7 @@ type Task struct {
 	Pool      string           `bun:"pool"`
 	// Provider is the kind of the hosted provider, such as veo.
 	Provider string `bun:"provider"`
-	// Task is the provider's id of the work.
+	// Task is the provider's id of the work, or "" if Reelay has not learnt it.
 	Task string `bun:"task"`
 	// CostUSD is the fee, or nil if the price is unknown. A correction moves it, and does not change the sum.
 	CostUSD *decimal.Decimal `bun:"cost_usd"`
@@ -29,8 +29,8 @@ type Task struct {
 // ListTasks returns the work of hosted providers whose fees were entered in a span, after an entry, the oldest first.
 func ListTasks(ctx context.Context, db bun.IDB, from, to time.Time, after int64, limit int) (found []*Task, err error) {
 	err = db.NewRaw(`
-		SELECT l.id AS entry, l.at, l.attempt_id, l.job_id, l.pool, l.provider, l.provider_ref AS task, l.useful_usd + l.wasted_usd AS cost_usd
-		FROM ledger l WHERE l.at >= ?0 AND l.at < ?1 AND l.kind = 'FEE' AND l.id > ?2 AND l.provider_ref <> '' ORDER BY l.id LIMIT ?3`,
+		SELECT l.id AS entry, l.at, l.attempt_id, l.job_id, l.pool, l.provider, coalesce(l.provider_ref, '') AS task, l.useful_usd + l.wasted_usd AS cost_usd
+		FROM ledger l WHERE l.at >= ?0 AND l.at < ?1 AND l.kind = 'FEE' AND l.id > ?2 ORDER BY l.id LIMIT ?3`,
 		from, to, after, limit).Scan(ctx, &found)
 	return found, err
 }

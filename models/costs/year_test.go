@@ -15,6 +15,9 @@ import (
 	"github.com/uptrace/bun"
 )
 
+// tables have the sums of the ledger.
+var tables = []string{"ledger_days", "ledger_fleet_days", "ledger_months", "ledger_user_days", "ledger_user_months"}
+
 // closeDays sums up all days of the ledger from a day on.
 func closeDays(t *testing.T, db *bun.DB, from time.Time) {
 	t.Helper()
@@ -25,8 +28,9 @@ func closeDays(t *testing.T, db *bun.DB, from time.Time) {
 			return err
 		}))
 	}
-	exec(t, db, "ANALYZE ledger_days")
-	exec(t, db, "ANALYZE ledger_user_days")
+	for _, table := range tables {
+		exec(t, db, "ANALYZE "+table)
+	}
 }
 
 // amounts are the sums of a ledger, of which no digit may be lost.
@@ -81,8 +85,9 @@ func TestYear(t *testing.T) {
 	}
 
 	// A day that is not summed up yet.
-	exec(t, db, "DELETE FROM ledger_days WHERE day = ?", to.AddDate(0, 0, -1))
-	exec(t, db, "DELETE FROM ledger_user_days WHERE day = ?", to.AddDate(0, 0, -1))
+	for _, table := range []string{"ledger_days", "ledger_fleet_days", "ledger_user_days"} {
+		exec(t, db, "DELETE FROM "+table+" WHERE day = ?", to.AddDate(0, 0, -1))
+	}
 	exec(t, db, "UPDATE ledger_closing SET until = ?", to.AddDate(0, 0, -1))
 	addUp(t, db, all, costs.Filter{From: from, To: to})
 	for range 3 {

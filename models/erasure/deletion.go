@@ -25,6 +25,8 @@ type Deletion struct {
 	// LedgerDone is the last row of the ledger of which the user was removed.
 	LedgerDone int64     `bun:"ledger_done"`
 	NextAt     time.Time `bun:"next_at,nullzero,default:clock_timestamp()"`
+	// ProgressAt is when it last did something, other than to wait for jobs.
+	ProgressAt time.Time `bun:"progress_at,nullzero,default:clock_timestamp()"`
 	FinishedAt time.Time `bun:"finished_at,nullzero"`
 	// ObjectsGoneAt is by when the object store has nothing of the account. It is zero until the end.
 	ObjectsGoneAt time.Time `bun:"objects_gone_at,nullzero"`
@@ -69,11 +71,11 @@ func Lock(ctx context.Context, tx bun.Tx, account models.AccountID) (*Deletion, 
 	return d, err
 }
 
-// Save writes a locked deletion, which is due again after wait.
+// Save writes a locked deletion, which is due again after wait. Without wait it has made progress.
 func Save(ctx context.Context, tx bun.Tx, d *Deletion, wait time.Duration) error {
 	_, err := tx.NewRaw(`
 		UPDATE account_deletions SET deleted = ?1, kept = ?2, doing = ?3, ledger_done = ?4,
-			next_at = clock_timestamp() + make_interval(secs => ?5)
+			next_at = clock_timestamp() + make_interval(secs => ?5), progress_at = CASE WHEN ?5 = 0 THEN clock_timestamp() ELSE progress_at END
 		WHERE account_id = ?0`, d.AccountID, d.Deleted, d.Kept, d.Doing, d.LedgerDone, wait.Seconds()).Exec(ctx)
 	return err
 }

@@ -55,7 +55,7 @@ func IsOutage(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc([]error{
-		errBusy, ErrLostRace, sql.ErrConnDone, driver.ErrBadConn, io.ErrUnexpectedEOF, io.EOF,
+		errBusy, errStandby, ErrLostRace, sql.ErrConnDone, driver.ErrBadConn, io.ErrUnexpectedEOF, io.EOF,
 		net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 	}, func(gone error) bool { return errors.Is(err, gone) })
 }

@@ -40,8 +40,8 @@ func TestCostsPage(t *testing.T) {
 
 	file := b.get(t, "/costs.csv?time=30d&by=user")
 	require.Equal(t, http.StatusOK, file.Status)
-	require.Contains(t, file.Body, "'=cmd,'=cmd,1,1,3600.000,360.000,2,2,0,2,0")
-	require.Contains(t, file.Body, ",(total),3,3,10800.000,1080.000,3.25,3.5,0.25")
+	require.Contains(t, file.Body, "'=cmd,'=cmd,1,1,1,3600.000,360.000,2,2,0,2,0")
+	require.Contains(t, file.Body, ",(total),3,3,3,10800.000,1080.000,3.25,3.5,0.25")
 }
 
 func TestBudgetsPage(t *testing.T) {

@@ -30,12 +30,13 @@ type costRow struct {
 	Name            string   `json:"name" doc:"The name of an account, or the key."`
 	Attempts        int64    `json:"attempts" doc:"How many ended on these days."`
 	Completed       int64    `json:"completed" doc:"How many of them completed their jobs."`
+	Videos          int64    `json:"videos" doc:"How many of completed are videos: all but drafts."`
 	UsefulSeconds   float64  `json:"useful_seconds"`
 	WastedSeconds   float64  `json:"wasted_seconds" doc:"GPU seconds of which neither a result nor a checkpoint was kept."`
 	ChargedUSD      float64  `json:"charged_usd" doc:"What accounts pay: the useful time of jobs that completed, and the fees of their videos."`
 	CostUSD         *float64 `json:"cost_usd" doc:"What all the time cost, at the prices that the pools had, and the fees of hosted providers. Null for accounts."`
 	WastedUSD       *float64 `json:"wasted_usd" doc:"The wasted part of cost_usd. Null for accounts."`
-	CostPerVideoUSD *float64 `json:"cost_per_video_usd" doc:"cost_usd for each completed job. Null for accounts, and if none completed."`
+	CostPerVideoUSD *float64 `json:"cost_per_video_usd" doc:"cost_usd for each of videos, with drafts, failures and waste. Null for accounts, and without a video."`
 	Unpriced        int64    `json:"unpriced" doc:"How many entries have no amount, since a pool or a model of a hosted provider had no price. The sums are too low by what they cost."`
 }
 
@@ -140,7 +141,7 @@ func amount(usd *decimal.Decimal) *float64 {
 
 func costRowOf(row *query.CostRow) costRow {
 	return costRow{
-		Key: row.Key, Name: row.Name, Attempts: row.Attempts, Completed: row.Completed, UsefulSeconds: row.UsefulSeconds,
+		Key: row.Key, Name: row.Name, Attempts: row.Attempts, Completed: row.Completed, Videos: row.Videos(), UsefulSeconds: row.UsefulSeconds,
 		WastedSeconds: row.WastedSeconds, ChargedUSD: row.ChargedUSD.InexactFloat64(), CostUSD: amount(row.Cost()), WastedUSD: amount(row.Wasted()),
 		CostPerVideoUSD: amount(row.CostPerVideo()), Unpriced: row.Unpriced,
 	}

@@ -40,7 +40,7 @@ func TestCosts(t *testing.T) {
 	require.Equal(t, "text/csv; charset=utf-8", file.Header.Get("Content-Type"))
 	rows, err := csv.NewReader(file.Body).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, []string{"'=1+1", "'=1+1", "1", "1", "30.000", "10.000", "1.0000000001", "1.5000000001", "0.5", "1.5000000001", "0"}, rows[1])
+	require.Equal(t, []string{"'=1+1", "'=1+1", "1", "1", "1", "30.000", "10.000", "1.0000000001", "1.5000000001", "0.5", "1.5000000001", "0"}, rows[1])
 	require.Equal(t, "bob", rows[2][0])
 	require.Equal(t, []string{"", "(total)"}, rows[3][:2])
 
@@ -50,7 +50,7 @@ func TestCosts(t *testing.T) {
 	cut := a.request(t, "GET", "/api/v1/costs.csv?by=user&limit=1", "", as(a.Secrets[access.RoleOperator]))
 	rows, err = csv.NewReader(cut.Body).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, []string{"", "(all others)", "1", "1", "30.000", "10.000", "0.5", "0.5", "0", "0.5", "0"}, rows[2], "nothing is cut off silently")
+	require.Equal(t, []string{"", "(all others)", "1", "1", "1", "30.000", "10.000", "0.5", "0.5", "0", "0.5", "0"}, rows[2], "nothing is cut off silently")
 
 	for _, wrong := range []string{"by=coffee", "from=yesterday", "from=2027-02-31", "from=2020-01-02&to=2020-01-01", "limit=0"} {
 		require.Equal(t, http.StatusUnprocessableEntity, a.get(t, "/api/v1/costs?"+wrong).status, wrong)

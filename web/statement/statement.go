@@ -62,5 +62,5 @@ func rowOf(r *query.CostRow, charged decimal.Decimal) row {
 	if name == "" {
 		name = "–"
 	}
-	return row{name, fmt.Sprint(r.Completed), fmt.Sprintf("%.2f", r.UsefulSeconds/3600), "$" + charged.StringFixed(2)}
+	return row{name, fmt.Sprint(r.Videos()), fmt.Sprintf("%.2f", r.UsefulSeconds/3600), "$" + charged.StringFixed(2)}
 }

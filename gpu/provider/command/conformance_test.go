@@ -42,6 +42,15 @@ list) list ;;
 esac
 `
 
+// conformWithin runs the checks on a real cloud, which takes its time.
+func conformWithin(t *testing.T, c *cloud, wait time.Duration, settings string) (*command.TestReport, error) {
+	t.Helper()
+	spec := c.pool.PoolSpec
+	program := strings.Split(string(spec.Settings), `"`)[3]
+	spec.Settings = json.RawMessage(`{"program": "` + program + `", ` + settings + `}`)
+	return command.Conformance{Folder: c.folder, Machines: 2, Wait: wait, Log: slog.New(slog.DiscardHandler), Pool: spec}.Run(t.Context())
+}
+
 // conform runs the checks on a program.
 func conform(t *testing.T, ctx context.Context, folder, name, settings string, found func(command.Finding)) *command.TestReport {
 	t.Helper()

@@ -22,10 +22,24 @@ func example(t *testing.T, name, options string) *cloud {
 	c := setupIn(t, t.TempDir(), name)
 	text, err := os.ReadFile(filepath.Join("examples", name))
 	require.NoError(t, err)
-	require.LessOrEqual(t, strings.Count(string(text), "\n"), 75)
+	require.LessOrEqual(t, len(regexp.MustCompile(`(?m)^.+$`).FindAll(text, -1)), 80, "%s has one screen of lines", name)
 	testrun.WriteProgram(t, filepath.Join(c.folder, name), string(text))
 	c.pool.Settings = json.RawMessage(`{"program": "` + name + `", "options": ` + options + `}`)
 	require.NoError(t, command.CheckPool(c.pool))
+	return c
+}
+
+// wrapped makes a provider of an example that gets variables of its own, and not those of all tests.
+func wrapped(t *testing.T, name, options string, variables map[string]string) *cloud {
+	t.Helper()
+	c := example(t, name, options)
+	require.NoError(t, os.Rename(filepath.Join(c.folder, name), filepath.Join(c.folder, name+".py")))
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\n")
+	for variable, value := range variables {
+		script.WriteString("export " + variable + "='" + value + "'\n")
+	}
+	testrun.WriteProgram(t, filepath.Join(c.folder, name), script.String()+"exec ./"+name+".py \"$@\"\n")
 	return c
 }
 

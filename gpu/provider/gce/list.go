@@ -59,7 +59,7 @@ func (p *Provider) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Insta
 	var seconds []fleet.Instance
 	exists := map[string]bool{}
 	for _, i := range found {
-		one := instanceOf(i, reclaimed[i.Name].Reclaimed)
+		one := instanceOf(i, reclaimed[i.Name])
 		if exists[one.ID] {
 			first := all[one.ID]
 			if comesFirst(one, first) {
@@ -120,7 +120,7 @@ func (p *Provider) instances(ctx context.Context, service *compute.Service, m *m
 
 // instanceOf translates an instance. Its state is Running if Compute Engine has a state
 // that is not known here: then nobody takes it for gone.
-func instanceOf(i *compute.Instance, reclaimed bool) fleet.Instance {
+func instanceOf(i *compute.Instance, reclaimed fleet.Instance) fleet.Instance {
 	states := map[string]fleet.InstanceState{
 		"PROVISIONING": fleet.InstanceBooting, "STAGING": fleet.InstanceBooting, "PENDING": fleet.InstanceBooting,
 		"PENDING_STOP": fleet.InstanceEnding, "STOPPING": fleet.InstanceEnding, "SUSPENDING": fleet.InstanceEnding,
@@ -132,11 +132,17 @@ func instanceOf(i *compute.Instance, reclaimed bool) fleet.Instance {
 		state = fleet.InstanceRunning
 	}
 	created, _ := time.Parse(time.RFC3339, i.CreationTimestamp) // zero if it cannot be read
-	gone := state == fleet.InstanceEnding || state == fleet.InstanceEnded
-	return fleet.Instance{
-		ID: i.Name, Zone: lastPart(i.Zone), State: state, CreatedAt: created,
-		Reclaimed: gone && (reclaimed || strings.Contains(strings.ToLower(i.StatusMessage), "preempted")),
+	one := fleet.Instance{ID: i.Name, Zone: lastPart(i.Zone), State: state, CreatedAt: created}
+	if state == fleet.InstanceEnding || state == fleet.InstanceEnded {
+		one.Reclaimed = reclaimed.Reclaimed || strings.Contains(strings.ToLower(i.StatusMessage), "preempted")
 	}
+	if state == fleet.InstanceEnded {
+		one.EndedAt = reclaimed.EndedAt
+		if stopped, err := time.Parse(time.RFC3339, i.LastStopTimestamp); err == nil {
+			one.EndedAt = stopped
+		}
+	}
+	return one
 }
 
 // preemptions returns the instances of the project that were reclaimed within the last
@@ -162,7 +168,10 @@ func (p *Provider) preemptions(ctx context.Context, service *compute.Service, m 
 					continue
 				}
 				name := lastPart(op.TargetLink)
-				all[name] = fleet.Instance{ID: name, Zone: lastPart(op.Zone), State: fleet.InstanceEnded, Reclaimed: true}
+				if ended, err := time.Parse(time.RFC3339, op.EndTime); err == nil {
+					at = ended
+				}
+				all[name] = fleet.Instance{ID: name, Zone: lastPart(op.Zone), State: fleet.InstanceEnded, EndedAt: at, Reclaimed: true}
 			}
 		}
 		if token = page.NextPageToken; token == "" {

@@ -21,7 +21,7 @@ func list(t *testing.T, provider *gce.Provider, pool *capacity.Pool) []fleet.Ins
 		if all[i].State != fleet.InstanceEnded {
 			assert.NotZero(t, all[i].CreatedAt)
 		}
-		all[i].CreatedAt = time.Time{}
+		all[i].CreatedAt, all[i].EndedAt = time.Time{}, time.Time{}
 	}
 	return all
 }
@@ -81,6 +81,9 @@ func TestList(t *testing.T) {
 			{ID: "video-2", Zone: zoneA, State: fleet.InstanceRunning},
 		}, list(t, provider, pool))
 		require.Empty(t, list(t, provider, other))
+		all, err := provider.List(t.Context(), pool)
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), all[0].EndedAt, time.Minute)
 	})
 
 	t.Run("ListsTheOneThatLivesFirst", func(t *testing.T) {

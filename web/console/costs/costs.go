@@ -68,6 +68,11 @@ type page struct {
 }
 
 func (c *controller) costs(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	ctx, read, err := c.Reads.Shares.Admit(r.Context(), p, query.TotalsPrice)
+	if err != nil {
+		return err
+	}
+	defer read.End()
 	v := &page{Now: time.Now().UTC()}
 	v.Span, v.By = choice(r.URL.Query())
 	tomorrow := v.Now.Truncate(24*time.Hour).AddDate(0, 0, 1)
@@ -81,7 +86,7 @@ func (c *controller) costs(w http.ResponseWriter, r *http.Request, p jobs.Princi
 		{&v.Yesterday, costs.ByAccount, ahead(-2)(tomorrow), ahead(-1)(tomorrow)},
 		{&v.Month, costs.ByDay, month(0)(tomorrow), tomorrow},
 	} {
-		found, err := c.Reads.Costs.Report(r.Context(), p, query.CostRequest{From: report.from, To: report.until, By: report.by, First: rowsShown})
+		found, err := c.Reads.Costs.Report(ctx, p, query.CostRequest{From: report.from, To: report.until, By: report.by, First: rowsShown})
 		if err != nil {
 			return err
 		}
@@ -95,9 +100,14 @@ const rowsShown = 400
 
 // costsFile sends the table as CSV, with all its rows.
 func (c *controller) costsFile(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	ctx, read, err := c.Reads.Shares.Admit(r.Context(), p, query.TotalsPrice)
+	if err != nil {
+		return err
+	}
+	defer read.End()
 	of, by := choice(r.URL.Query())
 	tomorrow := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
-	report, err := c.Reads.Costs.Report(r.Context(), p, query.CostRequest{From: of.from(tomorrow), To: of.to(tomorrow), By: by, First: query.MaxCostRows})
+	report, err := c.Reads.Costs.Report(ctx, p, query.CostRequest{From: of.from(tomorrow), To: of.to(tomorrow), By: by, First: query.MaxCostRows})
 	if err != nil {
 		return err
 	}
@@ -146,7 +156,7 @@ func (v *page) tiles() []ui.Tile {
 			Help: "What all machines of yesterday cost, and what accounts pay of it", Link: path("/costs", spans[1], v.By), Level: "calm"},
 		{Name: "Useful", Value: share(useful.USD, yesterday.USD), Note: text.USD(v.Yesterday.Machines.Wasted.USD) + " wasted · " +
 			text.USD(v.Yesterday.Machines.Idle.USD) + " idle", Help: "The part of yesterday's cost that rendered what was kept", Link: "/heatmap", Level: "calm"},
-		{Name: "Who", Value: fmt.Sprint(v.Yesterday.Total.Completed) + " videos", Note: first,
+		{Name: "Who", Value: fmt.Sprint(v.Yesterday.Total.Videos()) + " videos", Note: first,
 			Help: "The videos of yesterday, and the account whose jobs cost most", Link: path("/costs", spans[1], costs.ByAccount), Level: "calm"},
 		{Name: "Per video", Value: ui.USD(v.Yesterday.Total.CostPerVideo()), Note: "with what was wasted, yesterday",
 			Help: "What the workers of a completed job cost, also those of attempts that failed", Link: path("/costs", spans[1], costs.ByModel), Level: "calm"},

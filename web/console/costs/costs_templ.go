@@ -413,7 +413,7 @@ func costsTable(v *page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</th><th class=\"num\">Videos</th><th class=\"num\">Attempts</th><th class=\"num\">GPU hours</th><th class=\"num\" title=\"The useful time of jobs that completed\">Charged</th><th class=\"num\">Cost</th><th class=\"num\">Wasted</th><th class=\"num\" title=\"The cost for each completed job, with all that was wasted\">Per video</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</th><th class=\"num\">Videos</th><th class=\"num\">Attempts</th><th class=\"num\">GPU hours</th><th class=\"num\" title=\"The useful time of jobs that completed\">Charged</th><th class=\"num\">Cost</th><th class=\"num\">Wasted</th><th class=\"num\" title=\"The cost of all time and fees, with drafts and waste, for each video\">Per video</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -562,9 +562,9 @@ func costsCells(row *query.CostRow) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var27 string
-		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int(row.Completed), 0))
+		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Count(int(row.Videos()), 0))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/costs/costs.templ`, Line: 132, Col: 70}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/console/costs/costs.templ`, Line: 132, Col: 69}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {

@@ -16,8 +16,13 @@ import (
 
 // statement sends what an account pays for a month as a page to print, or as CSV.
 func (c *controller) statement(w http.ResponseWriter, r *http.Request, p jobs.Principal) error {
+	ctx, read, err := c.Reads.Shares.Admit(r.Context(), p, query.TotalsPrice)
+	if err != nil {
+		return err
+	}
+	defer read.End()
 	asked := r.URL.Query()
-	found, err := c.Reads.Costs.Statement(r.Context(), p, query.StatementRequest{Account: models.AccountID(asked.Get("account")), Month: asked.Get("month")})
+	found, err := c.Reads.Costs.Statement(ctx, p, query.StatementRequest{Account: models.AccountID(asked.Get("account")), Month: asked.Get("month")})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -10,6 +11,11 @@ import (
 // that found the port open does not try another process for it. Once the process was asked to stop,
 // /readyz says so.
 type Gate struct {
+	// Why, if it is not nil, says why the gate is still shut; "" if only PostgreSQL is missing.
+	Why func() string
+	// Outside serves paths also while the gate is shut.
+	Outside map[string]http.Handler
+
 	asked  context.Context // ends when the process is asked to stop
 	inside http.Handler
 	opened chan struct{}
@@ -54,6 +60,10 @@ func (d *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this process is shutting down", http.StatusServiceUnavailable)
 		return
 	}
+	if outside, ok := d.Outside[r.URL.Path]; ok {
+		outside.ServeHTTP(w, r)
+		return
+	}
 	if d.isOpen(r) {
 		d.inside.ServeHTTP(w, r)
 		return
@@ -63,7 +73,11 @@ func (d *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Retry-After", "2")
-	http.Error(w, "This API waits for PostgreSQL. Try again in 2 s.", http.StatusServiceUnavailable)
+	why := "This API waits for PostgreSQL. Try again in 2 s."
+	if d.Why != nil {
+		why = cmp.Or(d.Why(), why)
+	}
+	http.Error(w, why, http.StatusServiceUnavailable)
 }
 
 // isOpen reports whether the gate is open, for requests other than those for health after a wait.

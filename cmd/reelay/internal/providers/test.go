@@ -25,8 +25,8 @@ import (
 func Command() *cobra.Command {
 	return terminal.Family(&cobra.Command{
 		Use:   "providers",
-		Short: "Test a program of the provider command",
-	}, testCommand())
+		Short: "Test a program of the provider command, or Compute Engine, with real machines",
+	}, testCommand(), testGCECommand())
 }
 
 // test is the flags of `reelay providers test`.
@@ -129,7 +129,7 @@ func (o *test) spec(program string) (capacity.PoolSpec, error) {
 	var spec capacity.PoolSpec
 	if o.file != "" {
 		var err error
-		if spec, err = o.filePool(); err != nil {
+		if spec, err = readPool(o.file, o.pool, command.Name); err != nil {
 			return spec, err
 		}
 	}
@@ -146,8 +146,8 @@ func (o *test) spec(program string) (capacity.PoolSpec, error) {
 	return spec, err
 }
 
-// filePool reads a pool of the file.
-func (o *test) filePool() (capacity.PoolSpec, error) {
+// readPool reads a pool of a file, which must be one of a provider. The name "" means the only pool.
+func readPool(path, name, provider string) (capacity.PoolSpec, error) {
 	type entry struct {
 		capacity.PoolSpec `yaml:",inline"`
 		Cooldown          *int              `yaml:"scaleDownCooldownSeconds"`
@@ -156,30 +156,30 @@ func (o *test) filePool() (capacity.PoolSpec, error) {
 	var found struct {
 		Pools []entry `yaml:"pools"`
 	}
-	source, err := os.ReadFile(o.file)
+	source, err := os.ReadFile(path)
 	if err != nil {
 		return capacity.PoolSpec{}, err
 	}
-	file, err := yamlfile.Read(filepath.Base(o.file), "pools", source, &found)
+	file, err := yamlfile.Read(filepath.Base(path), "pools", source, &found)
 	if err == nil {
 		err = file.Err()
 	}
 	if err != nil {
 		return capacity.PoolSpec{}, err
 	}
-	i := slices.IndexFunc(found.Pools, func(e entry) bool { return o.pool == "" || e.Name == o.pool })
+	i := slices.IndexFunc(found.Pools, func(e entry) bool { return name == "" || e.Name == name })
 	switch {
-	case i < 0 && o.pool != "":
-		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool %s", o.file, text.Clip(o.pool, 64))
+	case i < 0 && name != "":
+		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool %s", path, text.Clip(name, 64))
 	case i < 0:
-		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool", o.file)
-	case o.pool == "" && len(found.Pools) > 1:
-		return capacity.PoolSpec{}, fmt.Errorf("%s has %d pools: name one with --pool", o.file, len(found.Pools))
+		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool", path)
+	case name == "" && len(found.Pools) > 1:
+		return capacity.PoolSpec{}, fmt.Errorf("%s has %d pools: name one with --pool", path, len(found.Pools))
 	}
 	spec := found.Pools[i].PoolSpec
-	if cmp.Or(spec.Provider, command.Name) != command.Name {
-		return spec, fmt.Errorf("the pool %s has the provider %s: only pools of the provider %s have a program to test", text.Clip(spec.Name, 64),
-			text.Clip(spec.Provider, 64), command.Name)
+	if cmp.Or(spec.Provider, command.Name) != provider {
+		return spec, fmt.Errorf("the pool %s has the provider %s: this command tests pools of the provider %s", text.Clip(spec.Name, 64),
+			text.Clip(cmp.Or(spec.Provider, command.Name), 64), provider)
 	}
 	spec.Settings = json.RawMessage(found.Pools[i].Settings)
 	return spec, nil

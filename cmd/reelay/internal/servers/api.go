@@ -14,6 +14,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/identity"
 	"github.com/reelay/reelay/adapters/metrics"
+	"github.com/reelay/reelay/adapters/peers"
 	"github.com/reelay/reelay/cmd/reelay/internal/front"
 	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
@@ -21,11 +22,13 @@ import (
 	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/hosted"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/features/webhook"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/periodic"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
@@ -100,7 +103,15 @@ func APICommand() *cobra.Command {
 // openAPI serves the API until ctx ends. Until its stores are available it answers that
 // it is not ready.
 func openAPI(ctx context.Context, cfg settings.Config, listener net.Listener, publicURL string) error {
-	gate := front.NewGate(ctx)
+	gate, guard := front.NewGate(ctx), (*region.Guard)(nil)
+	if cfg.Region != "" {
+		secrets, err := seal.OpenFile(cfg.SecretsFile)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		guard = cfg.Guard(secrets.LinkKeys)
+		gate.Why, gate.Outside = guard.Why, map[string]http.Handler{peers.Path: peers.Handler(guard, secrets.LinkKeys)}
+	}
 	ctx, stop := gate.Later(cfg.StopDelay)
 	defer stop()
 	served := make(chan error, 1)
@@ -109,7 +120,7 @@ func openAPI(ctx context.Context, cfg settings.Config, listener net.Listener, pu
 		served <- front.Serve(ctx, listener, cfg.TLS, gate)
 	}()
 	cfg.Own = append(cfg.Own, front.AddressesOf(listener.Addr())...)
-	s, err := openStack(ctx, cfg, publicURL)
+	s, err := openGuarded(ctx, cfg, publicURL, guard)
 	if err != nil {
 		stop()
 		return errors.Join(err, <-served)
@@ -143,6 +154,7 @@ func (s *stack) api(ctx context.Context, served <-chan error) error {
 		defer presence.End(context.WithoutCancel(ctx))
 		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
+	group.Go(func() error { return s.guard.Watch(ctx, s.workers) })
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return periodic.Every(ctx, "object store", proveSoon, s.objects.ProvePass) })
 	group.Go(func() error { return s.registry.Follow(ctx) })

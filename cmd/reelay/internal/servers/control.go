@@ -127,6 +127,7 @@ func (s *stack) control(ctx context.Context) error {
 		defer presence.End(context.WithoutCancel(ctx))
 		return periodic.Every(ctx, "presence", lease.PresenceEvery, presence.Pass)
 	})
+	group.Go(func() error { return s.guard.Watch(ctx, s.workers) })
 	group.Go(func() error { return periodic.Every(ctx, "clock", jobs.ClockEvery, s.clock.Pass) })
 	group.Go(func() error { return s.registry.Follow(ctx) })
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })

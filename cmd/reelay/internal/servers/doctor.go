@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/reelay/reelay/adapters/blob"
+	"github.com/reelay/reelay/adapters/peers"
 	"github.com/reelay/reelay/cmd/reelay/internal/credentials"
 	"github.com/reelay/reelay/cmd/reelay/internal/input"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
@@ -21,6 +22,7 @@ import (
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/kubernetes"
+	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models/capacity"
@@ -114,6 +116,13 @@ func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([
 	others := []doctor.Examiner{s.redisExaminer(), objects}
 	if hook := cfg.Moderation.Hook(nil); hook != nil {
 		others = append(others, hook)
+	}
+	if cfg.Region != "" {
+		secrets, err := seal.OpenFile(cfg.SecretsFile)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, &peers.Examiner{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys)})
 	}
 	if with != (clouds{}) {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)

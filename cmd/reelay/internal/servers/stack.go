@@ -24,6 +24,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/upkeep"
@@ -61,6 +62,7 @@ import (
 // stack is the domain and its stores, shared by api, control and up.
 type stack struct {
 	cfg       settings.Config
+	guard     *region.Guard // nil if there is only one region
 	db        *bun.DB
 	workers   *bun.DB // the same database, over connections of their own
 	redis     redis.UniversalClient
@@ -88,8 +90,13 @@ type stack struct {
 	closers []func()
 }
 
-// openStack connects to all stores. Links to objects start with publicURL.
-func openStack(ctx context.Context, cfg settings.Config, publicURL string) (_ *stack, err error) {
+// openStack connects to all stores, once this region is the primary. Links to objects start with publicURL.
+func openStack(ctx context.Context, cfg settings.Config, publicURL string) (*stack, error) {
+	return openGuarded(ctx, cfg, publicURL, nil)
+}
+
+// openGuarded is openStack with the guard of a process that answers meanwhile; without one, it makes its own.
+func openGuarded(ctx context.Context, cfg settings.Config, publicURL string, guard *region.Guard) (_ *stack, err error) {
 	cfg.Outbound = cfg.Outbound.Except(front.HostPort(publicURL), front.HostPort(cfg.DatabaseURL)).Except(cfg.RedisHosts()...).
 		Except(cfg.Objects.Hosts()...).Except(front.HostPort(cfg.Moderation.URL)).Except(cfg.Own...)
 	s := &stack{cfg: cfg}
@@ -111,6 +118,9 @@ func openStack(ctx context.Context, cfg settings.Config, publicURL string) (_ *s
 		return nil, err
 	}
 	s.sealer = secrets.Sealer()
+	if s.guard = guard; guard == nil {
+		s.guard = cfg.Guard(secrets.LinkKeys)
+	}
 	folder, known, err := cfg.LoadModels()
 	if err != nil {
 		return nil, err
@@ -121,6 +131,9 @@ func openStack(ctx context.Context, cfg settings.Config, publicURL string) (_ *s
 		return nil, fmt.Errorf("REELAY_VIDEO_MODELS: %w", err)
 	}
 	if err := s.openDatabase(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.guard.Enter(ctx, s.workers); err != nil {
 		return nil, err
 	}
 	if err := s.openRedis(); err != nil {
@@ -213,6 +226,11 @@ func awaitDatabase(ctx context.Context, dsn func() string, conns, reads int) (*b
 	var said time.Time
 	for {
 		db, closeDB, err := postgres.OpenShared(ctx, dsn, conns, reads)
+		if err == nil {
+			if err = postgres.Writable(ctx, db); err != nil {
+				closeDB()
+			}
+		}
 		if err == nil || !postgres.IsOutage(err) || postgres.IsMisconfigured(err) || ctx.Err() != nil {
 			return db, closeDB, err
 		}

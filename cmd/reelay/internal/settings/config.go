@@ -94,6 +94,9 @@ type Config struct {
 	Scaling fleet.Policy
 	// UserShare is the UserShare of submit.Submitter.
 	UserShare int
+	// Region is the name of the region of this process, and RegionPeers the URLs of the apis of others; "" if there is only one.
+	Region      string
+	RegionPeers []string
 	// Models is a folder with models in addition to the built-in ones.
 	Models string
 }
@@ -134,6 +137,8 @@ func Read() Config {
 			Projects: list("REELAY_GCE_IDENTITY_PROJECTS"), Accounts: list("REELAY_GCE_IDENTITY_ACCOUNTS"),
 		},
 		TLS:         front.TLSFiles{Cert: env("REELAY_TLS_CERT", ""), Key: env("REELAY_TLS_KEY", "")},
+		Region:      env("REELAY_REGION", ""),
+		RegionPeers: list("REELAY_REGION_PEERS"),
 		VideoModels: env("REELAY_VIDEO_MODELS", ""),
 		Models:      env("REELAY_MODELS", ""),
 	}
@@ -190,6 +195,7 @@ func (c *Config) Check() error {
 	}
 	c.checkGCE(bad)
 	c.checkKubernetes(bad)
+	c.checkRegion(bad)
 	if info, err := os.Stat(c.programs); c.programs != "" && (err != nil || !info.IsDir()) {
 		bad("REELAY_PROVIDERS", c.programs, "a folder with the programs of the provider command")
 	}

@@ -126,6 +126,7 @@ func (s *Server) Preempt(zone, name string) {
 	defer s.mu.Unlock()
 	op := s.record(zone, "compute.instances.preempted", name, nil)
 	op.Status = "DONE"
+	s.stopped(zone, name)
 	if i := s.instances[zone+"/"+name]; i != nil && i.Scheduling.InstanceTerminationAction != "DELETE" {
 		stopped := *i
 		stopped.Status, stopped.StatusMessage = "TERMINATED", "Instance was preempted."

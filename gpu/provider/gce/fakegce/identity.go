@@ -72,19 +72,19 @@ func zoneOf(machine *compute.Instance) string {
 	return machine.Zone[strings.LastIndexByte(machine.Zone, '/')+1:]
 }
 
-// Metadata is the metadata server of one machine: it gives identity tokens, and says that nothing
-// is about to happen to the machine.
+// Metadata is the metadata server of one machine: it gives identity tokens, and says whether the machine is preempted.
 type Metadata struct {
 	// Host is its host and port, for GCE_METADATA_HOST.
 	Host string
 
-	http    *httptest.Server
-	closing chan struct{}
+	http      *httptest.Server
+	closing   chan struct{}
+	preempted chan struct{} // closed once it is
 }
 
 // StartMetadata starts the metadata server of a machine.
 func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
-	m := &Metadata{closing: make(chan struct{})}
+	m := &Metadata{closing: make(chan struct{}), preempted: make(chan struct{})}
 	m.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
 		w.Header().Set("ETag", "1")
@@ -95,6 +95,7 @@ func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
 		if r.FormValue("wait_for_change") == "true" {
 			select {
 			case <-m.closing:
+			case <-m.noticed(r):
 			case <-r.Context().Done():
 			}
 		}
@@ -107,7 +108,7 @@ func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
 			}
 			_, _ = w.Write([]byte(token))
 		case "preempted":
-			_, _ = w.Write([]byte("FALSE"))
+			_, _ = w.Write([]byte(m.answer()))
 		case "maintenance-event":
 			_, _ = w.Write([]byte("NONE"))
 		default:
@@ -116,6 +117,27 @@ func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
 	}))
 	m.Host = strings.TrimPrefix(m.http.URL, "http://")
 	return m
+}
+
+// Preempt gives the machine notice that it is about to be preempted.
+func (m *Metadata) Preempt() { close(m.preempted) }
+
+// noticed returns a channel that is closed once the value that a request waits for has changed.
+func (m *Metadata) noticed(r *http.Request) <-chan struct{} {
+	if strings.HasSuffix(r.URL.Path, "/preempted") {
+		return m.preempted
+	}
+	return nil
+}
+
+// answer is the value of preempted.
+func (m *Metadata) answer() string {
+	select {
+	case <-m.preempted:
+		return "TRUE"
+	default:
+		return "FALSE"
+	}
 }
 
 // Close ends the server.

@@ -161,8 +161,10 @@ func (s *Server) add(zone string, i *compute.Instance) {
 	defer s.mu.Unlock()
 	s.lastID++
 	i.Id, i.Status, i.Zone = s.lastID, "PROVISIONING", s.URL+"/compute/v1/projects/"+Project+"/zones/"+zone
-	i.CreationTimestamp = time.Now().Format(time.RFC3339Nano)
+	now := time.Now()
+	i.CreationTimestamp = now.Format(time.RFC3339Nano)
 	s.instances[zone+"/"+i.Name] = i
+	s.bill = append(s.bill, &Billed{Name: i.Name, Zone: zone, From: now})
 }
 
 // settle is the end of an operation that creates instances. The caller holds mu.
@@ -172,6 +174,7 @@ func (s *Server) settle(op *operation, req *request, names []string) {
 		key := req.zone + "/" + name
 		if fault.Code != "" {
 			delete(s.instances, key)
+			s.bill = slices.DeleteFunc(s.bill, func(b *Billed) bool { return b.Zone == req.zone && b.Name == name && b.To.IsZero() })
 		} else if i := s.instances[key]; i != nil && i.Status == "PROVISIONING" {
 			running := *i
 			running.Status = "RUNNING"
@@ -238,7 +241,10 @@ func (s *Server) delete(req *request) {
 		return
 	}
 	s.setStatus(req.zone, name, "STOPPING", "")
-	s.begin(req, "delete", name, func(*operation) { delete(s.instances, req.zone+"/"+name) })
+	s.begin(req, "delete", name, func(*operation) {
+		delete(s.instances, req.zone+"/"+name)
+		s.stopped(req.zone, name)
+	})
 }
 
 func (s *Server) setStatus(zone, name, status, message string) {

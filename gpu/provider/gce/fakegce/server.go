@@ -46,6 +46,7 @@ type Server struct {
 	things     map[string]any  // by path, of what is only read
 	denied     map[string]bool // permissions
 	lastID     uint64
+	bill       []*Billed
 }
 
 // operation is an operation, and what is to happen when it ends.

@@ -71,7 +71,7 @@ func printCosts(out io.Writer, report *client.CostReport, by client.CostGroup) e
 		case name == "":
 			name = "-"
 		}
-		line := []string{name, fmt.Sprint(row.Completed), fmt.Sprint(row.Attempts), fmt.Sprintf("%.2f", (row.UsefulSeconds+row.WastedSeconds)/3600),
+		line := []string{name, fmt.Sprint(row.Videos), fmt.Sprint(row.Attempts), fmt.Sprintf("%.2f", (row.UsefulSeconds+row.WastedSeconds)/3600),
 			text.USD(row.ChargedUsd)}
 		if operator {
 			line = append(line, known(row.CostUsd, text.USD), known(row.WastedUsd, text.USD), known(row.CostPerVideoUsd, text.USD))

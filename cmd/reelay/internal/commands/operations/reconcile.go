@@ -224,7 +224,7 @@ func (in *reconcileRequest) tasks(ctx context.Context, c *client.Client, sums *b
 				if in.usageProvider != task.Provider {
 					continue
 				}
-				one := bill.Own{ID: bill.Name(task.Task)}
+				one := bill.Own{ID: bill.Name(task.Task), Name: task.JobId}
 				if outside := task.At.Before(sums.From) || !task.At.Before(sums.To); outside && sums.Items[one.ID] == nil {
 					continue
 				}

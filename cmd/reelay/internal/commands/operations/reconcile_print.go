@@ -59,6 +59,7 @@ func (r *reconciled) print(screen *output.Screen, what, many string, tolerance f
 	}{
 		{"Only the bill has", r.Unknown}, {"Only Reelay has", r.Unbilled},
 		{fmt.Sprintf("More than %g %% apart, or without a price", tolerance), r.Differing},
+		{"Reelay lacks the provider's id of", r.Unnamed},
 	} {
 		if len(list.rows) == 0 {
 			continue

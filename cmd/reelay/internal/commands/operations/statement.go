@@ -76,7 +76,7 @@ adds up to the total. A file is CSV with exact amounts, or a page to print.`,
 func printStatement(out io.Writer, s *client.Statement) error {
 	screen := output.ScreenOf(out)
 	fmt.Fprintf(screen, "%s, %s (%s): %s for %s\n", output.Clean(s.AccountName), s.Month, s.TimeZone, text.USD(s.Total.ChargedUsd),
-		text.Count(int(s.Total.Completed), "video"))
+		text.Count(int(s.Total.Videos), "video"))
 	if !s.Complete {
 		fmt.Fprintln(screen, "The month is not complete.")
 	}
@@ -87,7 +87,7 @@ func printStatement(out io.Writer, s *client.Statement) error {
 	for _, part := range s.Parts {
 		var rows [][]string
 		for _, row := range part.Rows {
-			rows = append(rows, []string{orDash(row.Name), fmt.Sprint(row.Completed), fmt.Sprintf("%.2f", row.UsefulSeconds/3600),
+			rows = append(rows, []string{orDash(row.Name), fmt.Sprint(row.Videos), fmt.Sprintf("%.2f", row.UsefulSeconds/3600),
 				text.USD(row.ChargedUsd)})
 		}
 		if len(rows) == 0 {

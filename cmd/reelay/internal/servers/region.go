@@ -1,0 +1,223 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
+	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
+	"github.com/reelay/reelay/features/region"
+	"github.com/reelay/reelay/internal/seal"
+	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models/postgres"
+	"github.com/spf13/cobra"
+)
+
+// regionDocument is the JSON of `reelay region` and `reelay region promote`.
+type regionDocument struct {
+	Region string `json:"region"`
+	// Database is primary or standby: whether PostgreSQL here can be written to.
+	Database string `json:"database"`
+	// Receiving is true while the primary sends to this standby.
+	Receiving bool `json:"receiving"`
+	// NewestTransaction is when the newest transaction of a standby was committed, and AgeSeconds how long ago that is.
+	NewestTransaction *time.Time `json:"newestTransaction,omitempty"`
+	AgeSeconds        *float64   `json:"ageSeconds,omitempty"`
+	UnappliedBytes    int64      `json:"unappliedBytes"`
+	// Standbys are those that follow this server.
+	Standbys []string `json:"standbys"`
+	// Primary is the region that was promoted last, and Epoch how many promotions there were; "" and 0 if there was none.
+	Primary string         `json:"primary"`
+	Epoch   int64          `json:"epoch"`
+	Since   *time.Time     `json:"since,omitempty"`
+	Peers   []region.Claim `json:"peers"`
+	// Hindrance is why it cannot be promoted now; "" if it can.
+	Hindrance string `json:"hindrance,omitempty"`
+}
+
+// RegionCommand returns `reelay region`.
+func RegionCommand() *cobra.Command {
+	var asJSON bool
+	var document output.Options
+	cmd := &cobra.Command{
+		Use:   "region",
+		Short: "Show whether this region is the primary, or how far its standby is behind",
+		Long: "Shows which region is the primary, what PostgreSQL at DATABASE_URL is, and what the regions of REELAY_REGION_PEERS say.\n\n" +
+			"Needs DATABASE_URL, REELAY_REGION and REELAY_SECRETS_FILE of an api. See docs/operators/regions.md.",
+		Args: terminal.NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withPromoter(cmd.Context(), func(p *region.Promoter) error {
+				s, err := p.Look(cmd.Context())
+				if err != nil {
+					return err
+				}
+				said := describeRegion(s)
+				if asJSON {
+					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
+				}
+				return said.print(cmd.OutOrStdout())
+			})
+		},
+	}
+	document.AddDocumentFlags(cmd, &asJSON)
+	cmd.AddCommand(promoteCommand())
+	return cmd
+}
+
+func describeRegion(s *region.Standing) *regionDocument {
+	said := &regionDocument{Region: s.Region, Database: "primary", Receiving: s.Server.Receiving, UnappliedBytes: s.Server.Unapplied,
+		Standbys: append([]string{}, s.Server.Standbys...), Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Peers: append([]region.Claim{}, s.Peers...)}
+	if s.Server.Standby {
+		said.Database = "standby"
+		if said.NewestTransaction = s.Server.LastCommit; s.Server.LastCommit != nil {
+			said.AgeSeconds = new(s.Age().Seconds())
+		}
+	}
+	if s.Newest.Epoch > 0 {
+		said.Since = &s.Newest.At
+	}
+	if err := s.Refusal(); err != nil {
+		said.Hindrance = err.Error()
+	}
+	return said
+}
+
+// print writes it for a person.
+func (d *regionDocument) print(out io.Writer) error {
+	database := "can be written to"
+	switch {
+	case d.Database == "standby" && d.Receiving:
+		database = "is a standby, and receives from the primary"
+	case d.Database == "standby":
+		database = "is a standby, and receives nothing"
+	case len(d.Standbys) > 0:
+		database += "; followed by " + strings.Join(d.Standbys, ", ")
+	}
+	lines := [][2]string{{"Region", d.Region}, {"Database", database}}
+	if d.NewestTransaction != nil {
+		lines = append(lines, [2]string{"Newest", fmt.Sprintf("a transaction of %s, %s ago; %d bytes to replay", utc(*d.NewestTransaction),
+			text.Duration(time.Duration(*d.AgeSeconds*float64(time.Second)).Round(time.Second)), d.UnappliedBytes)})
+	}
+	primary := "none yet: it is the first that starts"
+	if d.Since != nil {
+		primary = fmt.Sprintf("%s, since %s (epoch %d)", d.Primary, utc(*d.Since), d.Epoch)
+	}
+	lines = append(lines, [2]string{"Primary", primary})
+	for _, peer := range d.Peers {
+		says := "waits"
+		if peer.Primary {
+			says = fmt.Sprintf("serves (epoch %d)", peer.Epoch)
+		}
+		lines = append(lines, [2]string{"Peer", peer.Region + ", " + says})
+	}
+	if d.Hindrance != "" {
+		lines = append(lines, [2]string{"Promotion", "not now: " + d.Hindrance})
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(out, "%-10s %s\n", line[0], output.Clean(line[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usualLoss is the age of the newest transaction of a standby above which --yes is not enough.
+const usualLoss = 30 * time.Second
+
+func promoteCommand() *cobra.Command {
+	var asJSON bool
+	var document output.Options
+	var yes terminal.YesFlag
+	maxLoss := usualLoss
+	cmd := &cobra.Command{
+		Use:   "promote",
+		Short: "Make this region the primary",
+		Long: "Ends the recovery of the standby at DATABASE_URL, and makes this region the primary. Its api and control processes, which\n" +
+			"wait, serve within seconds. It refuses while the primary still sends or serves.\n\n" +
+			"A standby lacks what the primary acknowledged without waiting for it. The command says of when the newest transaction is,\n" +
+			"and asks. With --yes it goes on only if that is at most --max-loss ago.",
+		Example: "  reelay region promote\n  reelay region promote --yes --max-loss 10m",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withPromoter(cmd.Context(), func(p *region.Promoter) error {
+				s, err := p.Look(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if err := s.Refusal(); err != nil {
+					return fmt.Errorf("region %s cannot be promoted: %w", p.Region, err)
+				}
+				if yes.Yes && s.Age() > maxLoss {
+					return fmt.Errorf("the newest transaction of this standby is %s old, more than --max-loss %s. What the primary acknowledged later is lost. "+
+						"Nothing was done", text.Duration(s.Age().Round(time.Second)), maxLoss)
+				}
+				if err := yes.Insist(cmd, promotionQuestion(s)); err != nil {
+					return err
+				}
+				made, err := p.Promote(cmd.Context(), s, func(step string) { fmt.Fprintln(cmd.ErrOrStderr(), step) })
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					after, err := p.Look(cmd.Context())
+					if err != nil {
+						return err
+					}
+					said := describeRegion(after)
+					said.Hindrance = ""
+					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Region %s is the primary (epoch %d). Its api and control processes serve within seconds.\n"+
+					"Now let the public name lead to this region, and keep the old one off: docs/operators/regions.md.\n", made.Region, made.Epoch)
+				return err
+			})
+		},
+	}
+	document.AddDocumentFlags(cmd, &asJSON)
+	yes.AddFlag(cmd)
+	cmd.Flags().DurationVar(&maxLoss, "max-loss", usualLoss, "with --yes: how old the newest transaction of the standby may be")
+	return cmd
+}
+
+// promotionQuestion says what is lost.
+func promotionQuestion(s *region.Standing) string {
+	lost := "Nothing is lost: this database can be written to already."
+	if s.Server.Standby {
+		lost = "This standby has seen no transaction since its start: look whether it ever followed the primary."
+		if s.Server.LastCommit != nil {
+			lost = fmt.Sprintf("The newest transaction here is of %s, %s ago. What the primary acknowledged later is lost, unless it waited for this standby "+
+				"(synchronous_standby_names).", utc(*s.Server.LastCommit), text.Duration(s.Age().Round(time.Second)))
+		}
+	}
+	return fmt.Sprintf("%s Region %s must stay off. Promote %s?", lost, cmp.Or(s.Newest.Region, "of the old primary"), s.Region)
+}
+
+// withPromoter calls do with what the settings say of this region.
+func withPromoter(ctx context.Context, do func(*region.Promoter) error) error {
+	cfg := settings.Read()
+	if cfg.DatabaseURL == "" || cfg.Region == "" || cfg.SecretsFile == "" {
+		return errors.New("DATABASE_URL, REELAY_REGION and REELAY_SECRETS_FILE must be set as for the api of this region: see docs/operators/regions.md")
+	}
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	secrets, err := seal.OpenFile(cfg.SecretsFile)
+	if err != nil {
+		return err
+	}
+	db, done, err := postgres.OpenPatient(ctx, cfg.DatabaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(&region.Promoter{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys), DB: db})
+}
+
+// utc is a time as the logs of two regions have it.
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -1,0 +1,318 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/internal/localstack"
+	"github.com/reelay/reelay/internal/seal"
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/models/postgres"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+)
+
+// regions are two installations with one store of objects, of which the second has a streaming standby of the first's PostgreSQL.
+type regions struct {
+	dir     string
+	objects *localstack.Objects
+	// public is the name by which clients and workers call: it leads to one of the two.
+	public *balancer
+	// each is a region by its name.
+	each map[string]*regionStack
+}
+
+type regionStack struct {
+	name, peer, address string
+	postgres            *localstack.Postgres
+	redis               *localstack.Redis
+	processes           []*localstack.Child
+}
+
+// standby makes a standby of a primary, and starts it.
+func standby(t *testing.T, primary *localstack.Postgres, dir string) *localstack.Postgres {
+	t.Helper()
+	db, done, err := postgres.Open(t.Context(), primary.DSN(), 1)
+	require.NoError(t, err)
+	defer done()
+	var programs, data string
+	require.NoError(t, db.NewRaw("SELECT setting FROM pg_config WHERE name = 'BINDIR'").Scan(t.Context(), &programs))
+	require.NoError(t, db.NewRaw("SHOW data_directory").Scan(t.Context(), &data))
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	said, err := exec.CommandContext(t.Context(), filepath.Join(programs, "pg_basebackup"), "-d", primary.DSN(), "-D", filepath.Join(dir, "data"),
+		"-R", "-X", "stream", "-c", "fast").CombinedOutput()
+	require.NoError(t, err, string(said))
+	info, err := os.Stat(data)
+	require.NoError(t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Chown(path, int(owner.Uid), int(owner.Gid))
+	}))
+	server, err := localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Dir: dir, Test: true, Settings: replicated})
+	require.NoError(t, err)
+	t.Cleanup(func() { server.Stop(context.Background()) })
+	return server
+}
+
+// replicated are the settings of servers that can be followed.
+var replicated = []string{"synchronous_commit=on", "wal_level=replica", "max_wal_senders=4", "hot_standby=on", "max_connections=100"}
+
+func newRegions(t *testing.T) *regions {
+	t.Helper()
+	r := &regions{dir: dataDir(t), public: newBalancer(t), each: map[string]*regionStack{}}
+	_, err := seal.LoadOrCreate(filepath.Join(r.dir, "secrets.json"))
+	require.NoError(t, err)
+	r.objects, err = localstack.StartObjects(localstack.ObjectsConfig{Dir: filepath.Join(r.dir, "objects"), Bucket: "reelay"})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.objects.Stop(context.Background()) })
+	for name, peer := range map[string]string{"eu": "us", "us": "eu"} {
+		redis, err := localstack.StartRedis(t.Context(), localstack.RedisConfig{Test: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { redis.Stop(context.Background()) })
+		r.each[name] = &regionStack{name: name, peer: peer, address: "127.0.0.1:" + testrun.FreePort(t), redis: redis}
+	}
+	eu, us := r.each["eu"], r.each["us"]
+	eu.postgres, err = localstack.StartPostgres(t.Context(), localstack.PostgresConfig{Test: true, Settings: replicated})
+	require.NoError(t, err)
+	t.Cleanup(func() { eu.postgres.Stop(context.Background()) })
+	r.command(t, eu, "migrate")
+	us.postgres = standby(t, eu.postgres, filepath.Join(r.dir, "standby"))
+	// A commit waits for the other region: what was acknowledged is there.
+	db := r.database(t, eu)
+	_, err = db.ExecContext(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "SELECT pg_reload_conf()")
+	require.NoError(t, err)
+	testrun.Eventually(t, "commits wait for the standby", func() bool {
+		var waits bool
+		err := db.NewRaw("SELECT coalesce(bool_or(sync_state = 'sync'), false) FROM pg_stat_replication").Scan(t.Context(), &waits)
+		return err == nil && waits
+	})
+	return r
+}
+
+func (r *regions) environment(s *regionStack) []string {
+	return append(os.Environ(), "DATABASE_URL="+s.postgres.DSN(), "REDIS_URL="+s.redis.URL(), "GCS_BUCKET="+r.objects.Bucket(),
+		"STORAGE_EMULATOR_HOST="+r.objects.Host(), "REELAY_SECRETS_FILE="+filepath.Join(r.dir, "secrets.json"),
+		"REELAY_PUBLIC_URL=http://"+r.public.Addr().String(), "REELAY_LISTEN="+s.address, "REELAY_REGION="+s.name,
+		"REELAY_REGION_PEERS=http://"+r.each[s.peer].address)
+}
+
+// command runs a command with the settings of a region, and returns its output.
+func (r *regions) command(t *testing.T, s *regionStack, args ...string) string {
+	t.Helper()
+	out, errs, err := r.try(t, s, args...)
+	require.NoError(t, err, errs)
+	return out
+}
+
+// refused runs a command that fails, and requires words of its error.
+func (r *regions) refused(t *testing.T, s *regionStack, words string, args ...string) {
+	t.Helper()
+	_, errs, err := r.try(t, s, args...)
+	require.Error(t, err)
+	require.Contains(t, errs, words)
+}
+
+func (r *regions) try(t *testing.T, s *regionStack, args ...string) (out, errs string, err error) {
+	t.Helper()
+	cmd := testrun.Command(t, reelay, args...)
+	cmd.Env = r.environment(s)
+	var said strings.Builder
+	cmd.Stderr = &said
+	text, err := cmd.Output()
+	return string(text), said.String(), err
+}
+
+func (r *regions) database(t *testing.T, s *regionStack) *bun.DB {
+	t.Helper()
+	db, done, err := postgres.Open(t.Context(), s.postgres.DSN(), 2)
+	require.NoError(t, err)
+	t.Cleanup(done)
+	return db
+}
+
+// start starts an api and a control process of a region.
+func (r *regions) start(t *testing.T, s *regionStack) {
+	t.Helper()
+	for _, command := range []string{"api", "control"} {
+		log := filepath.Join(r.dir, fmt.Sprintf("%s-%s-%d.log", s.name, command, len(s.processes)))
+		child, err := localstack.StartChild(localstack.ChildConfig{
+			Name: command, Path: reelay, Args: []string{command}, Env: r.environment(s), Log: log, Grace: time.Minute,
+		})
+		require.NoError(t, err)
+		s.processes = append(s.processes, child)
+		t.Cleanup(func() {
+			child.Stop(context.Background())
+			if text, _ := os.ReadFile(log); t.Failed() {
+				t.Logf("%s:\n%s", filepath.Base(log), text)
+			}
+		})
+	}
+}
+
+// kill ends all of a region at once.
+func (r *regions) kill(s *regionStack) {
+	for _, child := range s.processes {
+		child.Kill()
+	}
+	s.processes = nil
+	s.postgres.Kill()
+}
+
+// readiness returns the status and the text of /readyz.
+func (s *regionStack) readiness(t *testing.T) (int, string) {
+	t.Helper()
+	res, err := http.Get("http://" + s.address + "/readyz")
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(text)
+}
+
+func (s *regionStack) awaitReady(t *testing.T) {
+	t.Helper()
+	testrun.Eventually(t, "the api of "+s.name+" is ready", func() bool { status, _ := s.readiness(t); return status == http.StatusOK })
+}
+
+// awaitWords waits until /readyz is 503 with words.
+func (s *regionStack) awaitWords(t *testing.T, words string) {
+	t.Helper()
+	testrun.Eventually(t, "the api of "+s.name+" says: "+words, func() bool {
+		status, text := s.readiness(t)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, words)
+	})
+}
+
+// TestRegions kills a whole region under load, promotes the other, and lets the first come back.
+func TestRegions(t *testing.T) {
+	t.Parallel()
+
+	r := newRegions(t)
+	eu, us := r.each["eu"], r.each["us"]
+	r.start(t, eu)
+	eu.awaitReady(t)
+	r.start(t, us)
+	us.awaitWords(t, "waits for PostgreSQL")
+	r.public.lead(eu.address)
+
+	var bootstrap struct{ Secret string }
+	require.NoError(t, json.Unmarshal([]byte(r.command(t, eu, "keys", "bootstrap", "--json")), &bootstrap))
+	c, err := client.New("http://"+r.public.Addr().String(), bootstrap.Secret)
+	require.NoError(t, err)
+	short := json.RawMessage(`{"steps": 1, "stepMillis": 10}`)
+	of := json.RawMessage(`{"of": "slot"}`)
+	schedule, err := c.ApplySchedule(t.Context(), client.ScheduleInput{Name: "each second", EverySeconds: new(1), CatchUp: new(client.CatchUpAll),
+		Job: &client.SubmitJobInput{Model: "drill", Prompt: new("one of each second"), Params: &short, Metadata: &of}})
+	require.NoError(t, err)
+	key := strings.TrimSpace(r.command(t, eu, "keys", "create", "--endpoint", "http://"+r.public.Addr().String(), "--key", bootstrap.Secret, "--account", "house",
+		"--role", "worker", "--name", "test", "--jq", ".secret"))
+	log := filepath.Join(r.dir, "agent.log")
+	agent, err := localstack.StartChild(localstack.ChildConfig{
+		Name: "agent", Path: reelay, Log: log, Env: append(os.Environ(), "REELAY_API_KEY="+key),
+		Args: []string{"agent", "--endpoint", "http://" + r.public.Addr().String(), "--work-dir", t.TempDir(), "--runtime", "drill=" + reelay + " runtime drill"},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		agent.Stop(context.Background())
+		if text, _ := os.ReadFile(log); t.Failed() {
+			t.Logf("the agent:\n%s", text)
+		}
+	})
+
+	said := r.command(t, us, "region")
+	require.Contains(t, said, "is a standby, and receives from the primary")
+	require.Contains(t, said, "eu, serves (epoch 1)")
+	r.refused(t, us, "region eu serves: stop its api and control processes", "region", "promote", "--yes")
+
+	// Clients submit all the time, and note what was acknowledged.
+	load, stop := context.WithCancel(t.Context())
+	var acknowledged sync.Map
+	var clients sync.WaitGroup
+	count := func() (n int) {
+		acknowledged.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for i := range 4 {
+		clients.Go(func() {
+			for n := 0; load.Err() == nil; n++ {
+				key := fmt.Sprintf("%d-%d", i, n)
+				done, err := c.SubmitJob(load, client.SubmitJobInput{Model: "drill", IdempotencyKey: &key, Prompt: new("a job"), Params: &short})
+				if err == nil {
+					acknowledged.Store(key, done.Job.Id)
+				}
+			}
+		})
+	}
+	rows := r.database(t, eu)
+	testrun.Eventually(t, "jobs are accepted and rendered", func() bool {
+		var completed int
+		err := rows.NewRaw("SELECT count(*) FROM jobs WHERE status = 'COMPLETED'").Scan(t.Context(), &completed)
+		return err == nil && completed > 0 && count() >= 200
+	})
+
+	r.kill(eu)
+	r.refused(t, us, "more than --max-loss 0s. What the primary acknowledged later is lost. Nothing was done", "region", "promote", "--yes", "--max-loss", "0s")
+	begun := time.Now()
+	require.Contains(t, r.command(t, us, "region", "promote", "--yes", "--max-loss", "10m"), "Region us is the primary (epoch 2)")
+	r.public.lead(us.address)
+	us.awaitReady(t)
+	db, leased := r.database(t, us), time.Time{}
+	testrun.Eventually(t, "a worker gets a job in the other region", func() bool {
+		err := db.NewRaw("SELECT max(leased_at) FROM job_attempts").Scan(t.Context(), &leased)
+		return err == nil && leased.After(begun)
+	})
+	t.Logf("from the command to the first lease: %s", leased.Sub(begun).Round(time.Millisecond))
+	require.Less(t, leased.Sub(begun), time.Minute)
+	after := count()
+	testrun.Eventually(t, "jobs are accepted in the other region", func() bool { return count() >= after+20 })
+	stop()
+	clients.Wait()
+
+	acknowledged.Range(func(key, id any) bool {
+		done, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", IdempotencyKey: new(key.(string)), Prompt: new("a job"), Params: &short})
+		require.NoError(t, err)
+		require.Equal(t, id, done.Job.Id, "what was acknowledged before is there after")
+		return true
+	})
+	_, err = c.PauseSchedule(t.Context(), schedule.Id, "the test ends")
+	require.NoError(t, err)
+	var slots struct{ Fired, Seconds, Jobs int }
+	testrun.Eventually(t, "all slots have fired", func() bool {
+		err := db.NewRaw(`
+			SELECT count(*) FILTER (WHERE s.state = 'FIRED') AS fired, extract(epoch FROM max(s.slot) - min(s.slot))::int + 1 AS seconds,
+				(SELECT count(*) FROM jobs WHERE metadata->>'of' = 'slot') AS jobs FROM schedule_slots s`).Scan(t.Context(), &slots)
+		return err == nil && slots.Fired == slots.Seconds
+	})
+	require.Equal(t, slots.Fired, slots.Jobs, "no slot fired twice")
+
+	// The old primary comes back.
+	_, err = eu.postgres.Restart(t.Context())
+	require.NoError(t, err)
+	r.start(t, eu)
+	eu.awaitWords(t, "Region us is the primary: it was promoted (epoch 2) after this database (epoch 1)")
+	res, err := http.Post("http://"+eu.address+"/api/v1/jobs", "application/json", strings.NewReader("{}"))
+	require.NoError(t, err)
+	res.Body.Close()
+	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	r.refused(t, eu, "it is too old to take over", "region", "promote", "--yes")
+	r.refused(t, us, "region us is the primary already", "region", "promote", "--yes")
+	require.Contains(t, r.command(t, us, "doctor", "--verbose"), "Region us is the only primary.")
+}

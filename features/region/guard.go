@@ -1,0 +1,165 @@
+// Package region has a second region: a standby installation that takes over from the primary one.
+//
+// Each region has all processes, and a PostgreSQL of which one is the primary and the others are streaming standbys. The
+// processes of a standby region wait, since nothing can be written to their database. A promotion ends that, and is a row
+// with an epoch. The processes of a region serve only if the newest promotion in their database names it, and no process of
+// another region shows a claim of the same or a later epoch. So an old primary that comes back does not serve.
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/reelay/reelay/models/regions"
+	"github.com/uptrace/bun"
+)
+
+// Claim is what a process says of its region.
+type Claim struct {
+	Region string `json:"region"`
+	// Epoch counts the promotions in its database; 0 if it knows none.
+	Epoch int64 `json:"epoch"`
+	// Primary is true if its database can be written to and names the region.
+	Primary bool `json:"primary"`
+}
+
+// Peers are the processes of other regions.
+type Peers interface {
+	// Claims returns what those that answer say, once it is proved that they have the same secrets.
+	Claims(ctx context.Context) []Claim
+}
+
+// ErrFenced means that another region took over: this process must end at once.
+var ErrFenced = errors.New("another region is the primary")
+
+// Guard lets a process serve while its region is the primary. A nil Guard always does.
+type Guard struct {
+	// Name is the region of this process.
+	Name  string
+	Peers Peers
+
+	claim atomic.Pointer[Claim]
+	why   atomic.Pointer[string]
+}
+
+const (
+	// enterEvery is how often a process looks whether it may serve now: a promotion waits for it.
+	enterEvery = 500 * time.Millisecond
+	// WatchEvery is how often a process that serves looks whether it still may.
+	WatchEvery = 5 * time.Second
+	// sayEvery is how often the log says why a process waits.
+	sayEvery = 10 * time.Second
+)
+
+// Claim is what this process says of its region.
+func (g *Guard) Claim() Claim {
+	if claim := g.claim.Load(); claim != nil {
+		return *claim
+	}
+	return Claim{Region: g.Name}
+}
+
+// Why is why the process does not serve, or "" if that is not known, or if it does.
+func (g *Guard) Why() string {
+	if g == nil {
+		return ""
+	}
+	if why := g.why.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// Enter waits until the region is the primary. It makes the first region that asks the primary.
+func (g *Guard) Enter(ctx context.Context, db *bun.DB) error {
+	if g == nil {
+		return nil
+	}
+	var said time.Time
+	for {
+		why, err := g.look(ctx, db)
+		if err != nil {
+			why = fmt.Sprintf("It is not known which region is the primary: %v.", err)
+		}
+		g.why.Store(&why)
+		if why == "" {
+			return nil
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			slog.WarnContext(ctx, "this region waits", "region", g.Name, "why", why)
+		}
+		select {
+		case <-time.After(enterEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Watch returns an error that is [ErrFenced] as soon as another region is the primary.
+func (g *Guard) Watch(ctx context.Context, db *bun.DB) error {
+	if g == nil {
+		return nil
+	}
+	for {
+		select {
+		case <-time.After(WatchEvery):
+		case <-ctx.Done():
+			return nil
+		}
+		why, err := g.look(ctx, db)
+		if err != nil {
+			continue // without PostgreSQL nothing is served anyway
+		}
+		if why != "" {
+			return fmt.Errorf("%w: %s", ErrFenced, why)
+		}
+	}
+}
+
+// look returns why the region is not the primary, or "".
+func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
+	newest, err := regions.Newest(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	peers := g.Peers.Claims(ctx)
+	if why := g.judge(newest, peers); why != "" {
+		g.claim.Store(&Claim{g.Name, newest.Epoch, newest.Region == g.Name})
+		return why, nil
+	}
+	if newest.Epoch == 0 {
+		if _, err := regions.Promote(ctx, db, 0, g.Name); err != nil {
+			return "", err
+		}
+		if newest, err = regions.Newest(ctx, db); err != nil { // another process of this region can have been first
+			return "", err
+		}
+	}
+	g.claim.Store(&Claim{g.Name, newest.Epoch, true})
+	return "", nil
+}
+
+// judge returns why the region must not serve, given the newest promotion in its database, and what others claim.
+func (g *Guard) judge(newest regions.Promotion, peers []Claim) string {
+	for _, p := range peers {
+		switch {
+		case !p.Primary || p.Epoch < newest.Epoch || p.Region == g.Name:
+		case p.Epoch > newest.Epoch || newest.Epoch == 0:
+			return fmt.Sprintf("Region %s is the primary: it was promoted (epoch %d) after this database (epoch %d). Make this database its standby: "+
+				"docs/operators/regions.md.", p.Region, p.Epoch, newest.Epoch)
+		case newest.Region == g.Name:
+			return fmt.Sprintf("Regions %s and %s were both promoted (epoch %d). Neither serves. Run `reelay region promote` in the one that shall "+
+				"be the primary: docs/operators/regions.md.", g.Name, p.Region, p.Epoch)
+		}
+	}
+	if newest.Epoch > 0 && newest.Region != g.Name {
+		return fmt.Sprintf("Region %s is the primary (epoch %d), not %s. Run `reelay region promote` to take over.", newest.Region, newest.Epoch, g.Name)
+	}
+	return ""
+}

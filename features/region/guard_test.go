@@ -1,0 +1,194 @@
+package region
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/models/modelstest"
+	"github.com/reelay/reelay/models/regions"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { modelstest.Main(m.Run) }
+
+// said are peers that say the same until they are told otherwise.
+type said struct{ claims chan []Claim }
+
+func saying(claims ...Claim) *said {
+	s := &said{make(chan []Claim, 1)}
+	s.claims <- claims
+	return s
+}
+
+func (s *said) set(claims ...Claim) {
+	<-s.claims
+	s.claims <- claims
+}
+
+func (s *said) Claims(context.Context) []Claim {
+	claims := <-s.claims
+	s.claims <- claims
+	return claims
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+
+	eu := func(epoch int64) regions.Promotion { return regions.Promotion{Epoch: epoch, Region: "eu"} }
+	for name, c := range map[string]struct {
+		newest regions.Promotion
+		peers  []Claim
+		want   string
+	}{
+		"ServesAlone":                     {eu(1), nil, ""},
+		"ServesFirst":                     {regions.Promotion{}, nil, ""},
+		"ServesBesideAStandby":            {eu(3), []Claim{{"us", 3, false}}, ""},
+		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{"us", 2, true}}, ""},
+		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{"eu", 3, true}}, ""},
+		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{"us", 0, true}}, "Region us is the primary"},
+		"WaitsForALaterPrimary":           {eu(3), []Claim{{"us", 4, true}}, "promoted (epoch 4) after this database (epoch 3)"},
+		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{"us", 3, true}}, "Regions eu and us were both promoted (epoch 3). Neither serves"},
+		"WaitsIfItsDatabaseNamesAnother":  {regions.Promotion{Epoch: 2, Region: "us"}, nil, "Region us is the primary (epoch 2), not eu. Run `reelay region promote`"},
+		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{"us", 2, true}}, "Region us is the primary"},
+		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{"us", 5, false}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			why := (&Guard{Name: "eu"}).judge(c.newest, c.peers)
+
+			if c.want == "" {
+				require.Empty(t, why)
+			} else {
+				require.Contains(t, why, c.want)
+			}
+		})
+	}
+}
+
+func TestGuard(t *testing.T) {
+	t.Parallel()
+
+	t.Run("MakesTheFirstRegionThePrimary", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		guard := &Guard{Name: "eu", Peers: saying()}
+		require.False(t, guard.Claim().Primary)
+
+		require.NoError(t, guard.Enter(t.Context(), db))
+
+		require.Equal(t, Claim{"eu", 1, true}, guard.Claim())
+		newest, err := regions.Newest(t.Context(), db)
+		require.NoError(t, err)
+		require.Equal(t, "eu", newest.Region)
+		require.NoError(t, (&Guard{Name: "eu", Peers: saying()}).Enter(t.Context(), db), "another process of it")
+	})
+
+	t.Run("WaitsUntilItsRegionIsPromoted", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		_, err := regions.Promote(t.Context(), db, 0, "us")
+		require.NoError(t, err)
+		guard := &Guard{Name: "eu", Peers: saying()}
+		entered := make(chan error, 1)
+		go func() { entered <- guard.Enter(t.Context(), db) }()
+		testrun.Eventually(t, "it says why it waits", func() bool { return guard.Why() != "" })
+		require.False(t, guard.Claim().Primary)
+
+		made, err := regions.Promote(t.Context(), db, 1, "eu")
+		require.NoError(t, err)
+		require.True(t, made)
+
+		require.NoError(t, testrun.Receive(t, "it enters", entered))
+		require.Empty(t, guard.Why())
+		require.Equal(t, Claim{"eu", 2, true}, guard.Claim())
+	})
+
+	t.Run("StopsOnceAnotherRegionIsLater", func(t *testing.T) {
+		t.Parallel()
+		db, peers := modelstest.DB(t), saying(Claim{"us", 1, false})
+		guard := &Guard{Name: "eu", Peers: peers}
+		require.NoError(t, guard.Enter(t.Context(), db))
+		ended := make(chan error, 1)
+		go func() { ended <- guard.Watch(t.Context(), db) }()
+
+		peers.set(Claim{"us", 2, true})
+
+		require.ErrorIs(t, testrun.Receive(t, "it stops", ended), ErrFenced)
+	})
+
+	t.Run("EndsWithItsContext", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		require.NoError(t, (&Guard{Name: "eu", Peers: saying()}).Watch(ctx, db))
+		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{"us", 9, true})}).Enter(ctx, db), context.Canceled)
+		require.NoError(t, (*Guard)(nil).Enter(ctx, db))
+		require.NoError(t, (*Guard)(nil).Watch(ctx, db))
+	})
+}
+
+func TestPromoter(t *testing.T) {
+	t.Parallel()
+
+	t.Run("PromotesARegionOnlyOnceAtATime", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		made, err := regions.Promote(t.Context(), db, 0, "us")
+		require.NoError(t, err)
+		require.True(t, made)
+		for range 2 {
+			made, err = regions.Promote(t.Context(), db, 0, "eu")
+			require.NoError(t, err)
+			require.False(t, made, "it was promoted meanwhile")
+		}
+		p := &Promoter{Region: "eu", Peers: saying(), DB: db}
+		s, err := p.Look(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, s.Refusal(), "PostgreSQL was promoted by hand")
+		require.Zero(t, s.Age())
+
+		promotion, err := p.Promote(t.Context(), s, func(string) {})
+
+		require.NoError(t, err)
+		require.Equal(t, int64(2), promotion.Epoch)
+		s, err = p.Look(t.Context())
+		require.NoError(t, err)
+		require.ErrorContains(t, s.Refusal(), "region eu is the primary already")
+		s.Peers = []Claim{{"us", 2, true}}
+		require.NoError(t, s.Refusal(), "both were promoted")
+	})
+
+	t.Run("RefusesWhileThePrimaryRuns", func(t *testing.T) {
+		t.Parallel()
+		may := regions.Server{Standby: true, MayPromote: true}
+		with := func(change func(*Standing)) *Standing {
+			s := &Standing{Region: "us", Server: may, Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
+			change(s)
+			return s
+		}
+		require.NoError(t, with(func(*Standing) {}).Refusal())
+		require.NoError(t, with(func(s *Standing) { s.Peers = []Claim{{"eu", 1, false}} }).Refusal())
+		for want, change := range map[string]func(*Standing){
+			"region eu serves":     func(s *Standing) { s.Peers = []Claim{{"eu", 1, true}} },
+			"too old to take over": func(s *Standing) { s.Peers = []Claim{{"ap", 3, true}} },
+			"still sends":          func(s *Standing) { s.Server.Receiving = true },
+			"is paused":            func(s *Standing) { s.Server.Paused = true },
+			"may not promote":      func(s *Standing) { s.Server.MayPromote = false },
+		} {
+			require.ErrorContains(t, with(change).Refusal(), want)
+		}
+	})
+
+	t.Run("SaysHowOldTheNewestTransactionIs", func(t *testing.T) {
+		t.Parallel()
+		now := time.Now()
+		s := &Standing{Server: regions.Server{Standby: true, Now: now, LastCommit: new(now.Add(-time.Minute))}}
+		require.Equal(t, time.Minute, s.Age())
+		s.Server.LastCommit = new(now.Add(time.Second))
+		require.Zero(t, s.Age(), "the primary's clock was ahead")
+	})
+}

@@ -1,0 +1,110 @@
+package region
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/reelay/reelay/models/regions"
+	"github.com/uptrace/bun"
+)
+
+// Standing is what is known before a promotion.
+type Standing struct {
+	Region string         `json:"region"`
+	Server regions.Server `json:"-"`
+	// Newest is the promotion in force, as this region's database knows it.
+	Newest regions.Promotion `json:"-"`
+	Peers  []Claim           `json:"peers"`
+}
+
+// Promoter makes a region the primary.
+type Promoter struct {
+	Region string
+	Peers  Peers
+	DB     *bun.DB
+}
+
+// Look returns how the region stands.
+func (p *Promoter) Look(ctx context.Context) (*Standing, error) {
+	server, err := regions.ReadServer(ctx, p.DB)
+	if err != nil {
+		return nil, fmt.Errorf("ask PostgreSQL for its part in the replication: %w", err)
+	}
+	newest, err := regions.Newest(ctx, p.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read which region is the primary: %w", err)
+	}
+	return &Standing{Region: p.Region, Server: server, Newest: newest, Peers: p.Peers.Claims(ctx)}, nil
+}
+
+// Age is how old the newest transaction of a standby is: what was acknowledged by the primary since then may be lost. It is 0 for a
+// server that is no standby.
+func (s *Standing) Age() time.Duration {
+	if !s.Server.Standby || s.Server.LastCommit == nil {
+		return 0
+	}
+	return max(0, s.Server.Now.Sub(*s.Server.LastCommit))
+}
+
+// Refusal returns why the region cannot be promoted now, and what to do, or nil.
+func (s *Standing) Refusal() error {
+	for _, peer := range s.Peers {
+		if peer.Primary && peer.Region != s.Region && peer.Epoch > s.Newest.Epoch {
+			return fmt.Errorf("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
+				peer.Region, peer.Epoch, s.Newest.Epoch, peer.Region)
+		}
+		if peer.Primary && peer.Region != s.Region && s.Server.Standby {
+			return fmt.Errorf("region %s serves: stop its api and control processes and its PostgreSQL first, or two regions accept jobs", peer.Region)
+		}
+	}
+	switch {
+	case s.Server.Standby && s.Server.Receiving:
+		return errors.New("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions")
+	case s.Server.Standby && s.Server.Paused:
+		return errors.New("the replay of this standby is paused: run SELECT pg_wal_replay_resume() as a superuser")
+	case s.Server.Standby && !s.Server.MayPromote:
+		return errors.New("the role of DATABASE_URL may not promote: run `SELECT pg_promote()` as a superuser, and this command again; or, before, " +
+			"on the primary: GRANT EXECUTE ON FUNCTION pg_promote TO the role")
+	case !s.Server.Standby && s.Newest.Epoch > 0 && s.Newest.Region == s.Region && !s.contested():
+		return fmt.Errorf("region %s is the primary already, since %s (epoch %d)", s.Region, s.Newest.At.UTC().Format(time.RFC3339), s.Newest.Epoch)
+	}
+	return nil
+}
+
+// contested reports whether another region claims the same epoch.
+func (s *Standing) contested() bool {
+	for _, peer := range s.Peers {
+		if peer.Primary && peer.Region != s.Region && peer.Epoch == s.Newest.Epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// Promote ends the recovery of the standby, once it has replayed all that it received, and makes the region the primary. Say is told
+// what it does. It can be repeated: each step is skipped if it was done.
+func (p *Promoter) Promote(ctx context.Context, s *Standing, say func(string)) (*regions.Promotion, error) {
+	if s.Server.Standby {
+		// PostgreSQL replays all that it received first. The end of that can be half a transaction, of which nothing is left.
+		say("promoting PostgreSQL")
+		if done, err := regions.EndRecovery(ctx, p.DB); err != nil {
+			return nil, fmt.Errorf("promote PostgreSQL: %w", err)
+		} else if !done {
+			return nil, errors.New("PostgreSQL was told to promote, and still replays what it received after a minute: look at its log, and run this again")
+		}
+	}
+	newest, err := regions.Newest(ctx, p.DB)
+	if err != nil {
+		return nil, fmt.Errorf("read which region is the primary: %w", err)
+	}
+	say("entering region " + p.Region + " as the primary")
+	if made, err := regions.Promote(ctx, p.DB, newest.Epoch, p.Region); err != nil {
+		return nil, fmt.Errorf("enter the promotion: %w", err)
+	} else if !made {
+		return nil, errors.New("somebody else promotes a region at the same time, or `reelay migrate` did not run: look with `reelay region`")
+	}
+	newest, err = regions.Newest(ctx, p.DB)
+	return &newest, err
+}

@@ -1,0 +1,398 @@
+package command_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/models"
+	"github.com/stretchr/testify/require"
+)
+
+// restCloud imitates the REST API of a cloud. It speaks HTTP, and is rude on demand.
+type restCloud struct {
+	t       *testing.T
+	dialect dialect
+	url     string
+
+	mu       sync.Mutex
+	next     int
+	machines map[string]*restMachine // by the cloud's own id
+	bodies   []string                // of the requests that create
+	faults   []string                // of the next requests that create or list
+	hidden   int                     // lists that leave out what was created
+}
+
+type restMachine struct {
+	name, status string
+	spot         bool
+}
+
+// dialect is what one cloud's API looks like.
+type dialect struct {
+	// program is the example, and variables its environment besides the key and the address.
+	program   string
+	variables map[string]string
+	// created is the request that creates, as method and path; deleted begins the path that deletes.
+	created, deleted string
+	// name is the field of a request that has the name of the machine.
+	name, running, reclaimed string
+	stockout                 string // the body of an answer that says so, after its status
+	list                     func(map[string]*restMachine) any
+	made                     func(id string) any
+}
+
+var dialects = map[string]dialect{
+	// https://docs.runpod.io/api-reference/pods/GET/pods
+	"runpod": {
+		program: "runpod", created: "POST /pods", deleted: "DELETE /pods/", name: "name", running: "RUNNING", reclaimed: "EXITED",
+		stockout: `500 {"error": "create pod: There are no longer any instances available with the requested specifications.", "status": 500}`,
+		list: func(all map[string]*restMachine) any {
+			pods := []any{}
+			for id, m := range all {
+				pods = append(pods, map[string]any{"id": id, "name": m.name, "desiredStatus": m.status, "interruptible": m.spot})
+			}
+			return pods
+		},
+		made: func(id string) any { return map[string]any{"id": id, "desiredStatus": "RUNNING"} },
+	},
+	// https://docs.lambda.ai/api/cloud
+	"lambda": {
+		program: "lambda", created: "POST /instance-operations/launch", deleted: "POST /instance-operations/terminate", name: "name",
+		running: "active", reclaimed: "preempted", variables: map[string]string{"LAMBDA_SSH_KEY": "mine", "AGENT_COMMAND": "docker run agent"},
+		stockout: `400 {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}}`,
+		list: func(all map[string]*restMachine) any {
+			data := []any{}
+			for id, m := range all {
+				data = append(data, map[string]any{"id": id, "name": m.name, "status": m.status})
+			}
+			return map[string]any{"data": data}
+		},
+		made: func(id string) any { return map[string]any{"data": map[string]any{"instance_ids": []string{id}}} },
+	},
+	// https://docs.vast.ai/api-reference/creating-instances-with-api
+	"vast": {
+		program: "vast", created: "PUT /asks/", deleted: "DELETE /instances/", name: "label", running: "running", reclaimed: "exited",
+		stockout: `410 {"success": false, "error": "no_such_ask", "msg": "Instance type by id 1 is not available."}`,
+		list: func(all map[string]*restMachine) any {
+			instances := []any{}
+			for id, m := range all {
+				instances = append(instances, map[string]any{"id": json.Number(id), "label": m.name, "actual_status": m.status, "is_bid": m.spot})
+			}
+			return map[string]any{"instances": instances}
+		},
+		made: func(id string) any { return map[string]any{"success": true, "new_contract": json.Number(id)} },
+	},
+}
+
+// restExample makes a provider whose program calls an imitation of its cloud.
+func restExample(t *testing.T, name, options string) (*cloud, *restCloud) {
+	t.Helper()
+	api := &restCloud{t: t, dialect: dialects[name], machines: map[string]*restMachine{}}
+	// Machines of others: of nobody's pool, of a pool whose name begins with this one's, and without a name.
+	for _, foreign := range []string{"web-1", "spot-b-1", ""} {
+		api.add(foreign, false)
+	}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	api.url = server.URL
+	prefix := strings.ToUpper(name)
+	c := wrapped(t, name, options, mergeMaps(api.dialect.variables, map[string]string{prefix + "_API_URL": server.URL, prefix + "_API_KEY": "cloudkey"}))
+	c.pool.MachineType, c.pool.Zones = "H100", nil
+	return c, api
+}
+
+func mergeMaps(all ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, m := range all {
+		maps.Copy(merged, m)
+	}
+	return merged
+}
+
+func (c *restCloud) add(name string, spot bool) string {
+	c.next++
+	id := fmt.Sprint(c.next)
+	c.machines[id] = &restMachine{name, c.dialect.running, spot}
+	return id
+}
+
+// rude makes the next requests that create or list fail, in order.
+func (c *restCloud) rude(faults ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = faults
+}
+
+// named returns how many machines have a name.
+func (c *restCloud) named(name string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.machines {
+		if m.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *restCloud) set(name, status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.machines {
+		if m.name == name {
+			m.status = status
+		}
+	}
+}
+
+func (c *restCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, _ := io.ReadAll(r.Body)
+	var body map[string]any
+	_ = json.Unmarshal(text, &body)
+	call := r.Method + " " + r.URL.Path
+	fault := ""
+	creates := strings.HasPrefix(call, c.dialect.created)
+	if (creates || r.Method == "GET") && len(c.faults) > 0 {
+		fault, c.faults = c.faults[0], c.faults[1:]
+	}
+	if r.Header.Get("Authorization") != "Bearer cloudkey" {
+		fault = `401 {"error": "unauthorized"}`
+	}
+	switch {
+	case fault == "redirect":
+		http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusTemporaryRedirect)
+		return
+	case fault == "hang up":
+		panic(http.ErrAbortHandler)
+	case fault == "stockout":
+		fault = c.dialect.stockout
+		fallthrough
+	case len(fault) > 3 && fault[3] == ' ':
+		w.WriteHeader(int(fault[0]-'0')*100 + int(fault[1]-'0')*10 + int(fault[2]-'0'))
+		_, _ = io.WriteString(w, fault[4:])
+		return
+	}
+	var answer any
+	switch {
+	case creates:
+		c.bodies = append(c.bodies, string(text))
+		name, _ := body[c.dialect.name].(string)
+		id := c.add(name, body["interruptible"] == true || body["price"] != nil)
+		answer = c.dialect.made(id)
+	case r.Method == "GET":
+		shown := maps.Clone(c.machines)
+		if c.hidden > 0 {
+			c.hidden--
+			maps.DeleteFunc(shown, func(id string, _ *restMachine) bool { return len(id) > 0 && id > "3" })
+		}
+		answer = c.dialect.list(shown)
+	case strings.HasPrefix(call, c.dialect.deleted):
+		ids := []any{strings.Trim(strings.TrimPrefix(call, c.dialect.deleted), "/")}
+		if many, ok := body["instance_ids"].([]any); ok {
+			ids = many
+		}
+		for _, id := range ids {
+			if c.machines[fmt.Sprint(id)] == nil {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			delete(c.machines, fmt.Sprint(id))
+		}
+		answer = map[string]any{"success": true}
+	case call == "POST /bundles/":
+		answer = map[string]any{"offers": []any{map[string]any{"id": 1, "min_bid": 1.0, "dph_total": 2.0},
+			map[string]any{"id": 2, "min_bid": 1.5, "dph_total": 2.5}}}
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	switch fault {
+	case "lost": // it was done
+		panic(http.ErrAbortHandler)
+	case "lost 500":
+		w.WriteHeader(http.StatusInternalServerError)
+		answer = map[string]any{"error": "read back the row"}
+	}
+	encoded, _ := json.Marshal(answer)
+	if fault == "half" {
+		w.Header().Set("Content-Length", fmt.Sprint(len(encoded)))
+		encoded = encoded[:len(encoded)/2]
+	}
+	_, _ = w.Write(encoded)
+}
+
+func TestRESTClouds(t *testing.T) {
+	t.Parallel()
+
+	for name := range dialects {
+		t.Run(name+"/ConformsToTheProtocol", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+
+			report := conform(t, t.Context(), c.folder, name, `"options": {}, "timeoutSeconds": 20`, nil)
+
+			require.Empty(t, wrong(report))
+			require.Len(t, api.machines, 3, "only those of others remain")
+		})
+
+		t.Run(name+"/CreatesOnceWhateverIsAnswered", func(t *testing.T) {
+			t.Parallel()
+			for fault, want := range map[string]struct {
+				class fleet.ErrorClass // "" for success
+				made  int
+			}{
+				"lost":     {"", 1},
+				"lost 500": {"", 1},
+				"half":     {"", 1},
+				"hang up":  {fleet.Transient, 0},
+				"redirect": {fleet.Transient, 0},
+				"502 <html><body>Bad gateway</body></html>": {fleet.Transient, 0},
+				"200 <html>Sign in</html>":                  {fleet.Transient, 0},
+				"429 API requests too frequent":             {fleet.Transient, 0},
+				`401 {"error": "expired"}`:                  {fleet.Permission, 0},
+				`403 {"error": "forbidden"}`:                {fleet.Permission, 0},
+				`400 {"error": "no such GPU"}`:              {fleet.Invalid, 0},
+			} {
+				c, api := restExample(t, name, `{}`)
+				api.rude("", fault)
+
+				err := c.create(t, "spot-a")[0].Err
+
+				require.Equal(t, want.made, api.named("spot-a"), fault)
+				if want.class == "" {
+					require.NoError(t, err, fault)
+				} else {
+					require.Equal(t, want.class, fleet.ClassOf(err), "%s: %v", fault, err)
+				}
+				require.NoError(t, c.create(t, "spot-a", "spot-b")[0].Err)
+				require.Equal(t, 1, api.named("spot-a"), "a repeat creates nothing: %s", fault)
+			}
+		})
+
+		t.Run(name+"/SaysThatCapacityIsOut", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			api.rude("", "", "stockout", "stockout", "stockout")
+
+			all := c.create(t, "spot-a", "spot-b")
+
+			require.NoError(t, all[0].Err, "one of two")
+			require.Equal(t, fleet.Stockout, fleet.ClassOf(all[1].Err), all[1].Err)
+		})
+
+		t.Run(name+"/ListsAllOrFails", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			require.NoError(t, c.create(t, "spot-a")[0].Err)
+			for fault, class := range map[string]fleet.ErrorClass{
+				"half": fleet.Transient, "hang up": fleet.Transient, "429 slow down": fleet.Transient, "200 <html>": fleet.Transient,
+				"200 {}": fleet.Transient, "200 null": fleet.Transient, "401 {}": fleet.Permission,
+			} {
+				api.rude(fault)
+				_, err := c.List(t.Context(), c.pool)
+				require.Equal(t, class, fleet.ClassOf(err), fault)
+				require.NotContains(t, err.Error(), "cloudkey")
+				require.NotContains(t, err.Error(), "Traceback")
+			}
+			require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+		})
+
+		t.Run(name+"/DeletesAllOfAName", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			api.mu.Lock()
+			api.add("spot-a", true)
+			api.add("spot-a", true) // as a list that lagged behind a lost answer leaves them
+			api.mu.Unlock()
+
+			require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+			c.delete(t, "spot-a", "spot-a")
+
+			require.Zero(t, api.named("spot-a"))
+			require.Equal(t, 1, api.named("spot-b-1"))
+		})
+
+		t.Run(name+"/TellsWhatWasTakenAway", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			require.NoError(t, c.create(t, "spot-a")[0].Err)
+			api.set("spot-a", api.dialect.reclaimed)
+
+			all, err := c.List(t.Context(), c.pool)
+
+			require.NoError(t, err)
+			require.Equal(t, fleet.InstanceEnded, all[0].State)
+			require.True(t, all[0].Reclaimed)
+		})
+
+		t.Run(name+"/RefusesOptions", func(t *testing.T) {
+			t.Parallel()
+			for _, options := range []string{`{"image": "mine"}`, `{"gpus": "1; true"}`, `{"disk": -1}`, `{"gpus": true}`, `{"AGENT_IMAGE": "x"}`} {
+				c, api := restExample(t, name, options)
+				require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err), options)
+				require.Empty(t, api.bodies)
+			}
+		})
+
+		t.Run(name+"/SendsWhatAMachineNeeds", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			require.NoError(t, c.create(t, "spot-a")[0].Err)
+
+			body := api.bodies[0]
+
+			require.Contains(t, body, c.key)
+			for _, argument := range fleet.AgentArguments("command", c.pool, "spot-a") {
+				require.Contains(t, body, argument)
+			}
+			require.Contains(t, body, cmp.Or(api.dialect.variables["AGENT_COMMAND"], "registry.example/agent:1"))
+			require.Equal(t, name != "lambda", slices.ContainsFunc([]string{`"interruptible": true`, `"price": 1.1`},
+				func(part string) bool { return strings.Contains(body, part) }))
+			c.pool.CapacityClass = models.CapacityOnDemand
+			require.NoError(t, c.create(t, "spot-c")[0].Err)
+			require.NotContains(t, api.bodies[1], `"interruptible": true`)
+			require.NotContains(t, api.bodies[1], `"price"`)
+		})
+	}
+
+	t.Run("vast/HasAPriceLimit", func(t *testing.T) {
+		t.Parallel()
+		c, api := restExample(t, "vast", `{"maxDollars": 1.0}`)
+
+		err := c.create(t, "spot-a")[0].Err
+
+		require.Equal(t, fleet.Stockout, fleet.ClassOf(err))
+		require.ErrorContains(t, err, "no H100 for 1.0 dollars an hour")
+		require.Empty(t, api.bodies)
+	})
+
+	t.Run("vast/DestroysWhatWasOutbid", func(t *testing.T) {
+		t.Parallel()
+		c, api := restExample(t, "vast", `{}`)
+		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		api.set("spot-a", "stopped")
+
+		require.Equal(t, []string{"spot-a ENDED"}, c.ids(t))
+
+		require.Zero(t, api.named("spot-a"))
+	})
+
+	t.Run("lambda/RefusesLongNames", func(t *testing.T) {
+		t.Parallel()
+		c, _ := restExample(t, "lambda", `{}`)
+
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-"+strings.Repeat("a", 60))[0].Err))
+	})
+}

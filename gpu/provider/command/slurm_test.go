@@ -1,0 +1,264 @@
+package command_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reelay/reelay/features/fleet"
+	"github.com/reelay/reelay/internal/testrun"
+	"github.com/stretchr/testify/require"
+)
+
+// slurmAgent notes how it was started, and which signals it gets.
+const slurmAgent = `#!/bin/sh
+cd "${0%/*}"
+echo "$REELAY_ENDPOINT $REELAY_API_KEY $REELAY_AGENT_NOTICE $*" >>started
+trap 'echo "$6" >>noticed; exit 0' TERM
+sleep 1000 &
+wait
+`
+
+// slurmCluster starts a real Slurm of one node with 2 CPUs and 2 GPUs, which are files. Its partition spot, the default one, is
+// preempted by jobs of the partition owner.
+func slurmCluster(t *testing.T, options string) *cloud {
+	t.Helper()
+	if os.Getenv("REELAY_TEST_CLOUDS") == "" {
+		t.Skip("takes minutes, and needs Slurm and root: `go tool task test:slurm` installs it, and runs this test")
+	}
+	// A socket's path is short.
+	dir, err := os.MkdirTemp("/tmp", "slurm")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	write := func(name, text string, mode os.FileMode) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
+	}
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	host, _, _ = strings.Cut(host, ".")
+	write("munge.key", rand.Text()+rand.Text()+rand.Text(), 0o600)
+	write("gpu0", "", 0o600)
+	write("gpu1", "", 0o600)
+	write("gres.conf", "Name=gpu File="+dir+"/gpu[0-1]\n", 0o644)
+	write("slurm.conf", fmt.Sprintf(`ClusterName=reelay
+SlurmctldHost=%[1]s(127.0.0.1)
+SlurmctldPort=%[2]s
+SlurmdPort=%[3]s
+SlurmUser=root
+SlurmdUser=root
+AuthInfo=socket=%[4]s/munge.socket
+StateSaveLocation=%[4]s/state
+SlurmdSpoolDir=%[4]s/spool
+SlurmctldPidFile=%[4]s/slurmctld.pid
+SlurmdPidFile=%[4]s/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+ReturnToService=2
+KillWait=2
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+SchedulerParameters=sched_interval=1,bf_interval=1
+NodeName=%[1]s NodeAddr=127.0.0.1 CPUs=2 Gres=gpu:2 State=UNKNOWN
+PartitionName=spot Nodes=ALL Default=YES MaxTime=600 PriorityTier=1 GraceTime=60
+PartitionName=owner Nodes=ALL PriorityTier=10 PreemptMode=OFF
+`, host, testrun.FreePort(t), testrun.FreePort(t), dir), 0o644)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "spool"), 0o700))
+	start := func(program string, args ...string) {
+		daemon := testrun.Command(t, program, args...)
+		daemon.Env = append(os.Environ(), "SLURM_CONF="+dir+"/slurm.conf")
+		require.NoError(t, daemon.Start())
+	}
+	start("munged", "--foreground", "--force", "--socket="+dir+"/munge.socket", "--key-file="+dir+"/munge.key",
+		"--pid-file="+dir+"/munge.pid", "--seed-file="+dir+"/munge.seed", "--log-file="+dir+"/munge.log")
+	testrun.Eventually(t, "munged listens", func() bool { _, err := os.Stat(dir + "/munge.socket"); return err == nil })
+	start("slurmctld", "-D", "-c")
+	start("slurmd", "-D")
+
+	c := wrapped(t, "slurm", options, map[string]string{"SLURM_CONF": dir + "/slurm.conf", "AGENT_COMMAND": dir + "/agent"})
+	c.pool.MachineType = ""
+	testrun.WriteProgram(t, filepath.Join(dir, "agent"), slurmAgent)
+	require.NoError(t, os.Symlink(dir, filepath.Join(c.folder, "slurm.d")))
+	testrun.Eventually(t, "the node is idle", func() bool { return strings.Contains(c.slurm(t, "sinfo", "--noheader", "-o", "%T"), "idle") })
+	return c
+}
+
+// endJobs ends all jobs, which outlive the daemons otherwise. It must be deferred: at a cleanup the daemons have been killed.
+func (c *cloud) endJobs(t *testing.T) {
+	t.Helper()
+	c.slurm(t, "scancel", "--signal=KILL", "--full", "--user=root")
+	c.slurm(t, "scancel", "--user=root")
+	testrun.Eventually(t, "all jobs end", func() bool { return c.slurm(t, "squeue", "--noheader") == "" })
+}
+
+// slurm runs a command of Slurm, and returns its output.
+func (c *cloud) slurm(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "SLURM_CONF="+filepath.Join(c.folder, "slurm.d", "slurm.conf"))
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+func (c *cloud) awaits(t *testing.T, what, file string) {
+	t.Helper()
+	testrun.Eventually(t, what, func() bool { _, err := os.Stat(filepath.Join(c.folder, "slurm.d", file)); return err == nil })
+}
+
+func TestSlurm(t *testing.T) {
+	t.Parallel()
+
+	t.Run("ConformsToTheProtocol", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
+
+		report, err := conformWithin(t, c, 30*time.Second, `"options": {"queueSeconds": 10}, "timeoutSeconds": 30`)
+
+		require.NoError(t, err)
+		require.Empty(t, wrong(report))
+	})
+
+	t.Run("RunsTheAgentOfAJob", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{"minutes": 30}`)
+		defer c.endJobs(t)
+
+		for range 2 {
+			require.NoError(t, c.create(t, "spot-a")[0].Err)
+		}
+		c.awaits(t, "the agent starts", "started")
+
+		started := c.read(t, "slurm.d/started")
+		require.Equal(t, "https://reelay.example "+c.key+" 110s "+strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " ")+"\n", started)
+		shown := c.slurm(t, "scontrol", "show", "job")
+		require.NotContains(t, shown, c.key, "all users can read it")
+		require.Contains(t, shown, "TimeLimit=00:30:00")
+		require.Contains(t, shown, "Requeue=0")
+		require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+		all, err := c.List(t.Context(), c.pool)
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), all[0].CreatedAt, 5*time.Minute)
+		c.delete(t, "spot-a", "spot-a", "spot-never")
+		testrun.Eventually(t, "the job ends", func() bool { return c.ids(t)[0] == "spot-a ENDED" })
+	})
+
+	t.Run("GivesNoticeOfAPreemption", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{"gpus": 2}`)
+		defer c.endJobs(t)
+		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		c.awaits(t, "the agent starts", "started")
+
+		c.slurm(t, "sbatch", "--partition=owner", "--gres=gpu:2", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 1000")
+
+		c.awaits(t, "the agent gets SIGTERM when the grace time begins", "noticed")
+		testrun.Eventually(t, "the list says so", func() bool {
+			all, err := c.List(t.Context(), c.pool)
+			require.NoError(t, err)
+			return all[0].State == fleet.InstanceEnded && all[0].Reclaimed
+		})
+		taken := c.create(t, "spot-b")[0].Err
+		require.Equal(t, fleet.Stockout, fleet.ClassOf(taken), taken)
+		require.NotContains(t, c.ids(t), "spot-b BOOTING", "it does not wait in the queue")
+	})
+
+	t.Run("LeavesJobsOfOthersAlone", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
+		c.slurm(t, "sbatch", "--job-name=spot-x", "--comment=reelay-other", "--output=/dev/null", "--wrap=sleep 1000")
+		c.slurm(t, "sbatch", "--job-name=spot-x", "--output=/dev/null", "--wrap=sleep 1000")
+
+		require.Empty(t, c.ids(t))
+		c.delete(t, "spot-x")
+
+		require.Equal(t, 2, strings.Count(c.slurm(t, "squeue", "--noheader"), "spot-x"))
+	})
+
+	t.Run("RunsOneOfTwoJobsOfAName", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{}`)
+		defer c.endJobs(t)
+		for range 2 { // as two lost answers leave them
+			c.slurm(t, "sbatch", "--job-name=spot-a", "--comment=reelay-spot", "--dependency=singleton", "--output=/dev/null", "--wrap=sleep 1000")
+		}
+
+		testrun.Eventually(t, "one runs", func() bool { return c.ids(t)[0] == "spot-a RUNNING" })
+		c.delete(t, "spot-a")
+
+		testrun.Eventually(t, "both end", func() bool { return !strings.Contains(c.slurm(t, "squeue", "--noheader"), "spot-a") })
+	})
+
+	t.Run("SaysWhatIsWrong", func(t *testing.T) {
+		t.Parallel()
+		c := slurmCluster(t, `{"gpus": 9}`)
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
+		c.pool.MachineType = "nowhere"
+		require.ErrorContains(t, c.create(t, "spot-a")[0].Err, "Invalid partition name")
+		c.pool.MachineType = "spot --uid=0"
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
+		c.pool.MachineType = ""
+		require.NoError(t, os.Remove(filepath.Join(c.folder, "slurm.d", "slurm.conf")))
+		_, err := c.List(t.Context(), c.pool)
+		require.Equal(t, fleet.Transient, fleet.ClassOf(err))
+	})
+}
+
+// TestSlurmAnswers reads what squeue writes, of old and new versions.
+func TestSlurmAnswers(t *testing.T) {
+	t.Parallel()
+	job := func(name, state string, more string) string {
+		return `{"name": "` + name + `", "job_state": ` + state + `, "job_id": 1, "comment": "reelay-spot", ` + more + `}`
+	}
+	own := fmt.Sprint(`"user_id": `, os.Getuid())
+	old, recent := own+`, "submit_time": 1764000000, "preempt_time": 0`, own+`, "submit_time": {"set": true, "number": 1764000000}`
+	for name, c := range map[string]struct {
+		out  string
+		want []string
+		err  string
+	}{
+		"22.05": {`{"errors": [], "jobs": [` + job("spot-a", `"RUNNING"`, old) + `]}`, []string{"spot-a RUNNING"}, ""},
+		"24.11": {`{"warnings": [], "errors": [], "jobs": [` + job("spot-a", `["RUNNING", "COMPLETING"]`, recent) + "," +
+			job("spot-b", `["PENDING"]`, recent) + "," + job("spot-c", `["NODE_FAIL"]`, recent) + "," + job("spot-d", `["UNHEARD_OF"]`, recent) +
+			`]}`, []string{"spot-a ENDING", "spot-b BOOTING", "spot-c ENDED", "spot-d RUNNING"}, ""},
+		"the newer job of a name": {`{"jobs": [` + job("spot-a", `"CANCELLED"`, old) + "," + job("spot-a", `"PENDING"`, old) + `]}`,
+			[]string{"spot-a BOOTING"}, ""},
+		"another user": {`{"jobs": [` + job("spot-a", `"RUNNING"`, `"user_id": 65533, "submit_time": 1`) + `]}`, nil, ""},
+		"errors":       {`{"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}`, nil, "Unable to contact"},
+		"half":         {`{"jobs": [{"name": `, nil, "JSONDecodeError"},
+		"nothing":      {``, nil, "JSONDecodeError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := wrapped(t, "slurm", `{}`, map[string]string{"PATH": "bin:" + os.Getenv("PATH")})
+			p.pool.MachineType = ""
+			require.NoError(t, os.Mkdir(filepath.Join(p.folder, "bin"), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(p.folder, "out"), []byte(c.out), 0o600))
+			testrun.WriteProgram(t, filepath.Join(p.folder, "bin/squeue"), "#!/bin/sh\ncat out\n")
+
+			all, err := p.List(t.Context(), p.pool)
+
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			var ids []string
+			for _, i := range all {
+				ids = append(ids, i.ID+" "+string(i.State))
+				require.Equal(t, i.ID == "spot-c", i.Reclaimed)
+			}
+			require.Equal(t, c.want, ids)
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/uptrace/bun"
+)
+
+var errStandby = errors.New("PostgreSQL is a standby, to which nothing can be written until it is promoted")
+
+// Writable returns an error, for which IsOutage is true, if the server is a standby.
+func Writable(ctx context.Context, db bun.IDB) error {
+	var standby bool
+	if err := db.NewRaw("SELECT pg_is_in_recovery()").Scan(ctx, &standby); err != nil {
+		return err
+	}
+	if standby {
+		return errStandby
+	}
+	return nil
+}

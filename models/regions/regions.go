@@ -1,0 +1,85 @@
+// Package regions has the rows that say which region is the primary, and what PostgreSQL says of its part in a replication.
+package regions
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/reelay/reelay/models"
+	"github.com/uptrace/bun"
+)
+
+// Promotion made a region the primary. The one with the highest epoch is in force.
+type Promotion struct {
+	Epoch  int64     `bun:"epoch"`
+	Region string    `bun:"region"`
+	At     time.Time `bun:"at"`
+}
+
+// Newest returns the promotion in force. Its epoch is 0 if there was none, also on a schema that does not know them yet.
+func Newest(ctx context.Context, db bun.IDB) (p Promotion, err error) {
+	err = db.NewRaw("SELECT epoch, region, at FROM region_promotions ORDER BY epoch DESC LIMIT 1").Scan(ctx, &p)
+	if errors.Is(err, sql.ErrNoRows) || models.IsUndefinedTable(err) {
+		return Promotion{}, nil
+	}
+	return p, err
+}
+
+// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not.
+func Promote(ctx context.Context, db bun.IDB, after int64, region string) (bool, error) {
+	done, err := db.NewRaw(`
+		INSERT INTO region_promotions (epoch, region)
+		SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
+		ON CONFLICT DO NOTHING`, after, region).Exec(ctx)
+	if models.IsUndefinedTable(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	rows, err := done.RowsAffected()
+	return rows == 1, err
+}
+
+// Server is PostgreSQL's part in a replication.
+type Server struct {
+	// Now is its clock.
+	Now time.Time `bun:"now"`
+	// Standby is true if it follows another server, so that nothing can be written to it.
+	Standby bool `bun:"standby"`
+	// LastCommit is when the newest transaction that it has was committed; nil if it has seen none since its start, or is no standby.
+	LastCommit *time.Time `bun:"last_commit"`
+	// Unapplied is how many bytes of WAL it has received and not replayed yet.
+	Unapplied int64 `bun:"unapplied"`
+	// Receiving is true while the primary sends to it.
+	Receiving bool `bun:"receiving"`
+	// Paused is true if an administrator has paused the replay.
+	Paused bool `bun:"paused"`
+	// MayPromote is true if the role may call pg_promote.
+	MayPromote bool `bun:"may_promote"`
+	// Standbys are the application names of those that follow it.
+	Standbys []string `bun:"standbys,array"`
+	// Synchronous is synchronous_standby_names.
+	Synchronous string `bun:"synchronous"`
+}
+
+// ReadServer reads what PostgreSQL says of itself.
+func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
+	err = db.NewRaw(`
+		SELECT clock_timestamp() AS now, standby, CASE WHEN standby THEN pg_last_xact_replay_timestamp() END AS last_commit,
+			coalesce(CASE WHEN standby THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0) END, 0)::bigint AS unapplied,
+			EXISTS (SELECT FROM pg_stat_wal_receiver) AS receiving, CASE WHEN standby THEN pg_is_wal_replay_paused() ELSE false END AS paused,
+			has_function_privilege('pg_promote(boolean, integer)', 'EXECUTE') AS may_promote,
+			ARRAY(SELECT application_name FROM pg_stat_replication ORDER BY 1) AS standbys, current_setting('synchronous_standby_names') AS synchronous
+		FROM (SELECT pg_is_in_recovery() AS standby) r`).Scan(ctx, &s)
+	return s, err
+}
+
+// EndRecovery makes a standby a server that can be written to, and waits for that. It returns false if that took longer
+// than a minute.
+func EndRecovery(ctx context.Context, db bun.IDB) (done bool, err error) {
+	err = db.NewRaw("SELECT pg_promote(true, 60)").Scan(ctx, &done)
+	return done, err
+}
