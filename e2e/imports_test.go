@@ -58,6 +58,7 @@ func TestImports(t *testing.T) {
 		{"cmd/reelay-agent", true, []string{
 			module + "/jobs", module + "/models", module + "/graph", module + "/web/door", module + "/web/console", "github.com/uptrace/bun",
 			"github.com/redis/go-redis/v9", "github.com/hibiken/asynq", "cloud.google.com/go/storage", module + "/gpu/provider/gce",
+			module + "/gpu/provider/kubernetes",
 			"google.golang.org/api/compute/v1", "github.com/99designs/gqlgen/graphql/handler",
 		}},
 	} {

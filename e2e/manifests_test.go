@@ -35,8 +35,9 @@ type probe struct {
 type podTemplate struct{ Spec podSpec }
 
 type manifest struct {
-	Kind string
-	Spec struct {
+	Kind     string
+	Template podTemplate // of a PodTemplate
+	Spec     struct {
 		Template     podTemplate
 		JobTargetRef struct{ Template podTemplate } `yaml:"jobTargetRef"`
 	}
@@ -56,13 +57,15 @@ func TestManifests(t *testing.T) {
 			switch m.Kind {
 			case "Deployment":
 				pods[m.Kind] = m.Spec.Template.Spec
+			case "PodTemplate":
+				pods[m.Kind] = m.Template.Spec
 			case "ScaledJob":
 				pods[m.Kind] = m.Spec.JobTargetRef.Template.Spec
 			}
 		}
 	}
 
-	require.Len(t, pods, 2)
+	require.Len(t, pods, 3)
 	for kind, pod := range pods {
 		require.Len(t, pod.Containers, 1, kind)
 		container := pod.Containers[0]
@@ -70,7 +73,9 @@ func TestManifests(t *testing.T) {
 		require.NoError(t, command.ParseFlags(container.Args), kind)
 		grace, err := command.Flags().GetDuration("grace")
 		require.NoError(t, err)
-		require.Equal(t, time.Duration(pod.TerminationGracePeriodSeconds)*time.Second, grace, kind)
+		if kind != "PodTemplate" { // whose agent is told by the provider
+			require.Equal(t, time.Duration(pod.TerminationGracePeriodSeconds)*time.Second, grace, kind)
+		}
 		for path, probe := range map[string]*probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
 			if probe != nil {
 				require.Equal(t, path, probe.HTTPGet.Path, kind)

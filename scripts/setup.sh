@@ -2,7 +2,7 @@
 # Installs the programs that Reelay runs and that are missing, with the system's
 # package manager. Silent and quick when all of them are there.
 #
-# usage: setup.sh [programs | browser | deb | images]
+# usage: setup.sh [programs | browser | deb | images | kubernetes]
 set -eu
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -178,10 +178,14 @@ images() {
 	have_python || install python3-venv python
 }
 
+# kubernetes is the store of an API server of Kubernetes.
+kubernetes() { have etcd || install etcd-server etcd; }
+
 case ${1:-programs} in
 programs) programs ;;
 browser) browser ;;
 deb) deb ;;
 images) images ;;
-*) fail "usage: setup.sh [programs | browser | deb | images]" ;;
+kubernetes) kubernetes ;;
+*) fail "usage: setup.sh [programs | browser | deb | images | kubernetes]" ;;
 esac

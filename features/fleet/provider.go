@@ -74,8 +74,8 @@ type Instance struct {
 	EndedAt time.Time `json:",omitzero"`
 	// Reclaimed means that the provider took the machine away; it did not end by itself.
 	Reclaimed bool `json:",omitempty"`
-	// Cause is why a machine ended that was not taken away, such as the last line of its agent. It
-	// is "" if the provider does not say.
+	// Cause is why a machine ended that was not taken away, such as the last line of its agent, or what
+	// one that boots waits for. It is "" if the provider does not say.
 	Cause string `json:",omitempty"`
 	// Err is why the instance could not be created, if that became known only after Create. It is
 	// nil if the provider does not say.

@@ -155,8 +155,12 @@ func (s *Scaler) forget(ctx context.Context, p poolState, l *listing) error {
 		case w.Status == models.WorkerLost && l.now.Sub(w.LostAt) > bootLimit(p.pool):
 			err = s.terminate(ctx, w, lease.Loss{Reason: "it has been lost for long"})
 		case w.Status == models.WorkerBooting && l.has(w.ProviderInstanceID) && l.now.Sub(w.CreatedAt) > bootLimit(p.pool):
-			err = s.endBoot(ctx, w, fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
-				text.Setting(bootLimit(p.pool)), i.State))
+			why := fmt.Sprintf("its agent did not register within %s; the provider reports the machine as %s",
+				text.Setting(bootLimit(p.pool)), i.State)
+			if i.Cause != "" {
+				why += ": " + i.Cause
+			}
+			err = s.endBoot(ctx, w, why)
 		case l.has(w.ProviderInstanceID), w.Status == models.WorkerBooting && l.mayBoot(w),
 			w.Status != models.WorkerBooting && !l.silent(w):
 			l.works[w.ProviderInstanceID] = true

@@ -71,7 +71,7 @@ func TestConformanceOfExamples(t *testing.T) {
 	t.Parallel()
 
 	for name, settings := range map[string]string{
-		"docker-compose": `"options": {"service": "worker"}`, "kubectl": `"options": {"scheduleSeconds": 0}`, "fake-cloud": `"options": {}`,
+		"docker-compose": `"options": {"service": "worker"}`, "fake-cloud": `"options": {}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

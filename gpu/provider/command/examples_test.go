@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/command"
@@ -94,92 +93,6 @@ func TestDockerCompose(t *testing.T) {
 		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
 	}
 	require.NotContains(t, c.read(t, "calls"), "/host")
-}
-
-func TestKubectl(t *testing.T) {
-	t.Parallel()
-	c := example(t, "kubectl", `{"gpus": 2, "scheduleSeconds": 1}`)
-
-	require.NoError(t, c.create(t, "spot-a")[0].Err)
-	var applied struct {
-		Items []struct {
-			Kind       string
-			Metadata   struct{ Name string }
-			StringData map[string]string
-			Spec       struct {
-				TerminationGracePeriodSeconds int
-				Containers                    []struct {
-					Image     string
-					Args      []string
-					Env       []map[string]string
-					EnvFrom   []map[string]map[string]string
-					Resources struct{ Limits map[string]int }
-				}
-			}
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(c.read(t, "applied")), &applied))
-	secret, pod := applied.Items[0], applied.Items[1]
-	require.Equal(t, "Secret", secret.Kind)
-	require.Equal(t, c.key, secret.StringData["REELAY_API_KEY"])
-	require.Equal(t, "spot-a", pod.Metadata.Name)
-	container := pod.Spec.Containers[0]
-	require.Equal(t, "registry.example/agent:1", container.Image)
-	require.Equal(t, fleet.AgentArguments("command", c.pool, "spot-a"), container.Args)
-	require.Equal(t, secret.Metadata.Name, container.EnvFrom[0]["secretRef"]["name"])
-	require.Equal(t, 2, container.Resources.Limits["nvidia.com/gpu"])
-	require.Equal(t, 60, pod.Spec.TerminationGracePeriodSeconds)
-	require.Equal(t, []map[string]string{{"name": "REELAY_AGENT_GRACE", "value": "60s"}}, container.Env)
-
-	for id, class := range map[string]fleet.ErrorClass{"spot-full": fleet.Quota, "spot-denied": fleet.Permission, "spot-bad": fleet.Invalid} {
-		require.Equal(t, class, fleet.ClassOf(c.create(t, id)[0].Err), id)
-	}
-	require.Equal(t, []string{"spot-a BOOTING", "spot-b RUNNING", "spot-c ENDING", "spot-d ENDED", "spot-slow BOOTING", "spot-huge BOOTING",
-		"spot-held BOOTING"}, c.ids(t))
-	all, err := c.List(t.Context(), c.pool)
-	require.NoError(t, err)
-	require.True(t, all[3].Reclaimed)
-	require.Equal(t, time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC), all[0].CreatedAt)
-	c.delete(t, "spot-a")
-	require.NoError(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-b"}, 30*time.Second))
-	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-gone"}, 30*time.Second), fleet.ErrNoInstance)
-
-	calls := c.read(t, "calls")
-	require.Contains(t, calls, "get pods -l reelay-pool=spot -o json\n")
-	require.Contains(t, calls, "delete pod spot-a --ignore-not-found --now --wait=false\n")
-	require.Contains(t, calls, "delete pod spot-b --wait=false --grace-period=30\n")
-	require.NotContains(t, calls, c.key)
-	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
-	_, err = c.List(t.Context(), c.pool)
-	require.ErrorContains(t, err, "Unable to connect to the server")
-}
-
-// Pods that no node has room for are no machines that boot.
-func TestKubectlStockout(t *testing.T) {
-	t.Parallel()
-	c := example(t, "kubectl", `{"scheduleSeconds": 1}`)
-
-	all := c.create(t, "spot-slow", "spot-huge", "spot-a", "spot-held", "spot-full")
-
-	for i, class := range map[int]fleet.ErrorClass{1: fleet.Stockout, 4: fleet.Quota} {
-		require.Equal(t, class, fleet.ClassOf(all[i].Err))
-	}
-	require.EqualError(t, all[1].Err, "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")
-	for _, i := range []int{0, 2, 3} {
-		require.NoError(t, all[i].Err)
-	}
-	calls := c.read(t, "calls")
-	require.Contains(t, calls, "delete pod spot-huge --ignore-not-found --now --wait=false\n")
-	require.Equal(t, 1, strings.Count(calls, "delete pod "), "the others boot")
-
-	c.pool.Settings = json.RawMessage(`{"program": "kubectl", "options": {"scheduleSeconds": 0}}`)
-	require.NoError(t, c.create(t, "spot-huge")[0].Err, "an autoscaler adds a node")
-	for _, odd := range []string{`"soon"`, `null`, `[]`} {
-		c.pool.Settings = json.RawMessage(`{"program": "kubectl", "options": {"scheduleSeconds": ` + odd + `}}`)
-		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
-	}
-	c.pool.Settings = json.RawMessage(`{"program": "kubectl", "options": {}}`)
-	require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-lost")[0].Err), "what became of it is unknown")
 }
 
 func TestFakeCloud(t *testing.T) {

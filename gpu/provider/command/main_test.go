@@ -20,7 +20,7 @@ import (
 var _ fleet.Preemptor = (*command.Provider)(nil)
 
 // TestMain sets what programs inherit: secrets that they must not see, and a PATH that begins
-// with imitations of docker, kubectl and others.
+// with imitations of docker and others.
 func TestMain(m *testing.M) {
 	bin, err := filepath.Abs("testdata/bin")
 	if err != nil {

@@ -248,9 +248,9 @@ func TestCheckPool(t *testing.T) {
 	t.Parallel()
 
 	for settings, says := range map[string]string{
-		`{"program": "kubectl"}`: "",
+		`{"program": "docker-compose"}`:                                        "",
 		`{"program": "a.b_c-1", "options": {"a": [1]}, "timeoutSeconds": 120}`: "",
-		`{"program": "kubectl", "options": null}`:                              "",
+		`{"program": "docker-compose", "options": null}`:                       "",
 		`{}`:                     "settings.program must be the name of a file",
 		`{"program": ""}`:        "settings.program must",
 		`{"program": "../sh"}`:   "settings.program must",

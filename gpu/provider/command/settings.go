@@ -53,7 +53,7 @@ func readSettings(pool *capacity.Pool) (*Settings, error) {
 				"settings have no field %s: those of the provider command have program, options and timeoutSeconds.", text.Clip(name, 64))
 		}
 		return nil, apierror.Invalid("settings",
-			`settings must be a JSON object such as {"program": "kubectl", "options": {}, "timeoutSeconds": 60}.`)
+			`settings must be a JSON object such as {"program": "mycloud", "options": {}, "timeoutSeconds": 60}.`)
 	}
 	switch options := bytes.TrimSpace(s.Options); {
 	case !programName.MatchString(s.Program):

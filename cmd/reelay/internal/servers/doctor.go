@@ -21,6 +21,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/gpu/provider/kubernetes"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
@@ -36,7 +37,8 @@ const exitUnexamined = 2
 func DoctorCommand() *cobra.Command {
 	var data string
 	var checkup doctor.Checkup
-	var asJSON, verbose, withGCE bool
+	var asJSON, verbose bool
+	var with clouds
 	var document output.Options
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -48,10 +50,10 @@ func DoctorCommand() *cobra.Command {
 			"running `reelay up` wrote to --data.\n\n" +
 			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
 			"everything.",
-		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce",
+		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce\n  reelay doctor --kubernetes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := examine(cmd.Context(), data, checkup, withGCE)
+			found, err := examine(cmd.Context(), data, checkup, with)
 			if err != nil {
 				return terminal.StatusError(exitUnexamined, err)
 			}
@@ -67,8 +69,10 @@ func DoctorCommand() *cobra.Command {
 	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
 	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
 	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
-	flags.BoolVar(&withGCE, "gce", false,
+	flags.BoolVar(&with.gce, "gce", false,
 		"also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
+	flags.BoolVar(&with.kubernetes, "kubernetes", false,
+		"also check whether the pools on Kubernetes can have pods: access, rights, templates, quota")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
 	document.AddDocumentFlags(cmd, &asJSON)
 	return cmd
@@ -85,8 +89,11 @@ func verdict(found []doctor.Finding) error {
 	return nil
 }
 
+// clouds are the providers whose pools are examined, too.
+type clouds struct{ gce, kubernetes bool }
+
 // examine runs the checks on the configured stores.
-func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) ([]doctor.Finding, error) {
+func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([]doctor.Finding, error) {
 	cfg, err := findStores(data)
 	if err != nil {
 		return nil, err
@@ -117,12 +124,17 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 		}
 		others = append(others, &peers.Examiner{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys)})
 	}
-	if withGCE {
+	if with != (clouds{}) {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)
 		if err != nil {
 			return nil, fmt.Errorf("list pools: %w", err)
 		}
-		others = append(others, &gce.Examiner{Provider: cfg.GCEProvider(), Pools: pools})
+		if with.gce {
+			others = append(others, &gce.Examiner{Provider: cfg.GCEProvider(), Pools: pools})
+		}
+		if with.kubernetes {
+			others = append(others, &kubernetes.Examiner{Provider: cfg.KubernetesProvider(), Pools: pools})
+		}
 	}
 	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: s.notifier.Index, Others: others}
 	return doctor.Examine(ctx, c)
@@ -130,7 +142,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, withGCE bool) (
 
 // Examine returns the findings of `reelay doctor`.
 func Examine(ctx context.Context, data string) (any, error) {
-	found, err := examine(ctx, data, doctor.Checkup{}, false)
+	found, err := examine(ctx, data, doctor.Checkup{}, clouds{})
 	return map[string]any{"level": doctor.Worst(found), "findings": found}, err
 }
 

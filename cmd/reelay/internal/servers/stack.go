@@ -33,6 +33,7 @@ import (
 	"github.com/reelay/reelay/features/workflow"
 	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/gpu/provider/kubernetes"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/internal/engine"
@@ -380,6 +381,7 @@ func (s *stack) engines() *fleet.Engines { return &fleet.Engines{DB: s.db, Pools
 var poolChecks = map[string]func(*capacity.Pool) error{
 	command.Name:    command.CheckPool,
 	gce.Name:        gce.CheckPool,
+	kubernetes.Name: kubernetes.CheckPool,
 	local.Name:      fleet.NoSettings,
 	fleet.Static:    fleet.NotScaled,
 	engine.Provider: fleet.NotScaled,

@@ -22,6 +22,7 @@ import (
 	"github.com/reelay/reelay/features/upkeep"
 	"github.com/reelay/reelay/gpu/provider/command"
 	"github.com/reelay/reelay/gpu/provider/gce"
+	"github.com/reelay/reelay/gpu/provider/kubernetes"
 	"github.com/reelay/reelay/gpu/provider/local"
 	"github.com/reelay/reelay/internal/outbound"
 	"github.com/reelay/reelay/internal/redisurl"
@@ -63,6 +64,8 @@ type Config struct {
 	Alerts     *alert.Config
 	// gce is how machines of Compute Engine are made.
 	gce gce.Config
+	// kubernetes is how pods are made.
+	kubernetes kubernetes.Config
 	// Outbound says which URLs of customers may be called.
 	Outbound outbound.Policy
 	// Own are Reelay's own addresses (host:port) besides those of the stores and of the
@@ -122,7 +125,12 @@ func Read() Config {
 		providerLimits: env("REELAY_PROVIDER_LIMITS", ""),
 		alertsFile:     env("REELAY_ALERTS", ""),
 		gce:            gce.Config{APIEndpoint: env("REELAY_GCE_ENDPOINT", ""), Cluster: env("REELAY_CLUSTER", "reelay")},
-		Introspection:  env("REELAY_INTROSPECTION", "on"),
+		kubernetes: kubernetes.Config{
+			URL: env("REELAY_KUBERNETES_URL", ""), TokenFile: env("REELAY_KUBERNETES_TOKEN_FILE", ""),
+			CAFile: env("REELAY_KUBERNETES_CA_FILE", ""), Namespace: env("REELAY_KUBERNETES_NAMESPACE", ""),
+			Cluster: env("REELAY_CLUSTER", "reelay"),
+		},
+		Introspection: env("REELAY_INTROSPECTION", "on"),
 
 		Machines: identity.Config{
 			Audience: env("REELAY_GCE_IDENTITY_AUDIENCE", ""), KeysURL: env("REELAY_GCE_IDENTITY_KEYS_URL", ""),
@@ -186,6 +194,7 @@ func (c *Config) Check() error {
 		c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	}
 	c.checkGCE(bad)
+	c.checkKubernetes(bad)
 	c.checkRegion(bad)
 	if info, err := os.Stat(c.programs); c.programs != "" && (err != nil || !info.IsDir()) {
 		bad("REELAY_PROVIDERS", c.programs, "a folder with the programs of the provider command")
@@ -264,6 +273,28 @@ func (c *Config) checkGCE(bad func(name, value, may string)) {
 	}
 	if len(c.gce.Cluster) > 63 {
 		bad("REELAY_CLUSTER", c.gce.Cluster, "a name of up to 63 bytes")
+	}
+}
+
+// checkKubernetes checks the settings for the API server of Kubernetes.
+func (c *Config) checkKubernetes(bad func(name, value, may string)) {
+	k := c.kubernetes
+	if u, err := url.Parse(k.URL); k.URL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "") {
+		bad("REELAY_KUBERNETES_URL", k.URL, "the https address of an API server of Kubernetes, without a name, a password or a query")
+	}
+	for name, path := range map[string]string{"REELAY_KUBERNETES_TOKEN_FILE": k.TokenFile, "REELAY_KUBERNETES_CA_FILE": k.CAFile} {
+		if info, err := os.Stat(path); path != "" && (err != nil || info.IsDir()) {
+			bad(name, path, "a file that this process can read")
+		}
+	}
+	if k.URL != "" && k.TokenFile == "" {
+		bad("REELAY_KUBERNETES_TOKEN_FILE", "", "a file with the token of a service account, because REELAY_KUBERNETES_URL is set")
+	}
+	switch {
+	case k.Namespace != "" && !kubernetes.IsNamespace(k.Namespace):
+		bad("REELAY_KUBERNETES_NAMESPACE", k.Namespace, "the name of a namespace")
+	case k.Namespace == "" && k.URL != "":
+		bad("REELAY_KUBERNETES_NAMESPACE", "", "the namespace of templates and pods, because REELAY_KUBERNETES_URL is set")
 	}
 }
 
@@ -388,7 +419,7 @@ func (c *Config) SetUpLog() {
 
 // Providers returns the providers with which this process can start and stop machines.
 func (c *Config) Providers() map[string]fleet.Provider {
-	all := map[string]fleet.Provider{gce.Name: c.GCEProvider()}
+	all := map[string]fleet.Provider{gce.Name: c.GCEProvider(), kubernetes.Name: c.KubernetesProvider()}
 	if c.LocalProvider != "" {
 		all[local.Name] = local.Dial(c.LocalProvider)
 	}
@@ -405,6 +436,13 @@ func (c *Config) GCEProvider() *gce.Provider {
 	config.Enrolment.ByIdentity = len(c.Machines.Projects) > 0
 	config.Enrolment.Audience = c.Machines.Audience
 	return gce.New(config)
+}
+
+// KubernetesProvider returns the provider for pods of Kubernetes, which connects when it is used.
+func (c *Config) KubernetesProvider() *kubernetes.Provider {
+	config := c.kubernetes
+	config.Endpoint = c.PublicURL
+	return kubernetes.New(config)
 }
 
 // enrolment returns the endpoint and the key file of agents on other machines.
