@@ -208,7 +208,7 @@ func TestChart(t *testing.T) {
 			require.True(t, c.SecurityContext.ReadOnlyRootFilesystem, name)
 			require.Equal(t, []string{"ALL"}, c.SecurityContext.Capabilities.Drop, name)
 			require.NotNil(t, p.AutomountServiceAccountToken, name)
-			require.Equal(t, name == "Deployment reelay-control", *p.AutomountServiceAccountToken, name)
+			require.Equal(t, p.ServiceAccountName == "reelay", *p.AutomountServiceAccountToken, name)
 			require.Regexp(t, `:\d`, c.Image, "an image has a version")
 		}
 		require.Equal(t, 5, pods)
@@ -317,10 +317,11 @@ func TestChart(t *testing.T) {
 		require.Len(t, all["NetworkPolicy reelay-api"].Spec.Ingress, 1)
 	})
 
-	t.Run("GivesControlNoRightToSecrets", func(t *testing.T) {
+	t.Run("GivesNoRightToSecrets", func(t *testing.T) {
 		t.Parallel()
 
-		for _, rule := range all["Role reelay-control"].Rules {
+		require.Len(t, all["Role reelay-pods"].Rules, 3)
+		for _, rule := range all["Role reelay-pods"].Rules {
 			require.NotContains(t, rule.Resources, "secrets")
 			require.False(t, slices.Contains(rule.Verbs, "*"))
 		}
