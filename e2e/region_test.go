@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/models/postgres"
+	regionrows "github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 )
@@ -314,5 +315,13 @@ func TestRegions(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 	r.refused(t, eu, "it is too old to take over", "region", "promote", "--yes")
 	r.refused(t, us, "region us is the primary already", "region", "promote", "--yes")
-	require.Contains(t, r.command(t, us, "doctor", "--verbose"), "Region us is the only primary.")
+	require.Regexp(t, `(?m)^ok +region-primary`, r.command(t, us, "doctor", "--verbose"))
+
+	// Processes that learn of a later promotion end.
+	made, err := regionrows.Promote(t.Context(), db, 2, "eu")
+	require.NoError(t, err)
+	require.True(t, made)
+	for _, child := range us.processes {
+		testrun.Receive(t, "the process ends", child.Done())
+	}
 }

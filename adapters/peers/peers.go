@@ -43,7 +43,7 @@ type answer struct {
 // mac is the proof of a claim as the answer to a nonce.
 func mac(key []byte, nonce string, c region.Claim) string {
 	sum := hmac.New(sha256.New, key)
-	fmt.Fprintf(sum, "reelay region\n%s\n%s\n%d\n%t", nonce, c.Region, c.Epoch, c.Primary)
+	fmt.Fprintf(sum, "reelay region\n%s\n%s\n%d\n%t\n%s", nonce, c.Region, c.Epoch, c.Primary, c.Installation)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -138,7 +138,9 @@ func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 // Examiner checks that other regions can be asked, and that only one is the primary.
 type Examiner struct {
 	Region string
-	Peers  *Peers
+	// Installation is the id of its database, which the others' are copies of.
+	Installation string
+	Peers        *Peers
 }
 
 var _ doctor.Examiner = (*Examiner)(nil)
@@ -151,7 +153,12 @@ func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 		silent = append(silent, err.Error())
 	}
 	for _, claim := range claims {
-		if claim.Primary && claim.Region != x.Region {
+		switch {
+		case claim.Region == x.Region:
+			silent = append(silent, "one of them is of this region, "+claim.Region)
+		case claim.Installation != "" && claim.Installation != x.Installation:
+			silent = append(silent, "the database of "+claim.Region+" is no copy of this one")
+		case claim.Primary:
 			others = append(others, fmt.Sprintf("%s (epoch %d)", claim.Region, claim.Epoch))
 		}
 	}
@@ -162,7 +169,7 @@ func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 		return fmt.Sprintf(format, strings.Join(list, "; "))
 	}
 	return []doctor.Finding{
-		doctor.Advise("region-peers", "The apis of the other regions answer.", found(silent, "These do not: %s."),
+		doctor.Advise("region-peers", "The apis of the other regions answer.", found(silent, "Not all of them do: %s."),
 			"A region that was replaced while it was away does not learn of it when it comes back.", "Start them, or correct REELAY_REGION_PEERS."),
 		doctor.Advise("region-primary", fmt.Sprintf("Region %s is the only primary.", x.Region), found(others, "So do others claim: %s."),
 			"Two regions that accept jobs do so in two databases, which cannot be merged.", "Follow docs/operators/regions.md, Two primaries."),

@@ -335,10 +335,13 @@ kubernetesProvider: {enabled: false}
 networkPolicy: {enabled: false}
 secret: {name: mine, s3Keys: false, workerKey: false}
 metrics: {open: false}
+migrate: {enabled: false}
+service: {type: LoadBalancer}
+agents: [{name: "123", priorityClassName: "1", weightsClaim: "7"}]
 api: {autoscaling: {enabled: false}, replicas: 3}
 `)
 		for name := range few {
-			require.NotRegexp(t, regexp.MustCompile("Role|NetworkPolicy|Ingress|ServiceMonitor|ExternalSecret|PodTemplate|HorizontalPodAutoscaler"), name)
+			require.NotRegexp(t, regexp.MustCompile("Role|NetworkPolicy|Ingress|ServiceMonitor|ExternalSecret|Job|HorizontalPodAutoscaler"), name)
 		}
 		require.Equal(t, 3, *few["Deployment reelay-api"].Spec.Replicas)
 		require.Nil(t, all["Deployment reelay-api"].Spec.Replicas, "the autoscaler says how many")
@@ -369,6 +372,7 @@ func TestValues(t *testing.T) {
 		"APoolOfATemplate":    {minimal + "agents: [{name: a, pool: b}]", "/agents/0"},
 		"AShortNotice":        {minimal + "agents: [{name: a, noticeSeconds: 5}]", "/agents/0/noticeSeconds"},
 		"AStoreWithoutName":   {minimal + "secret: {external: {enabled: true}}", "secret.external.store.name is required"},
+		"OpenMetricsForAll":   {minimal + "service: {type: LoadBalancer}", "metrics.open is true"},
 		"HalfAList":           {minimal + "agents: [{name: a]", "yaml"},
 		"AToleranceOfNoKind":  {minimal + "agents: [{name: a, tolerations: [{kee: a}]}]", `unknown field "template.spec.tolerations[0].kee"`},
 	} {

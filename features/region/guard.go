@@ -25,6 +25,8 @@ type Claim struct {
 	Epoch int64 `json:"epoch"`
 	// Primary is true if its database can be written to and names the region.
 	Primary bool `json:"primary"`
+	// Installation is the id that all copies of its database share; "" while it knows none.
+	Installation string `json:"installation"`
 }
 
 // Peers are the processes of other regions.
@@ -44,6 +46,8 @@ type Guard struct {
 
 	claim atomic.Pointer[Claim]
 	why   atomic.Pointer[string]
+	// contested is the epoch that another region claims, too: it stays so when that region is silent.
+	contested int64
 }
 
 const (
@@ -83,7 +87,8 @@ func (g *Guard) Enter(ctx context.Context, db *bun.DB) error {
 	for {
 		why, err := g.look(ctx, db)
 		if err != nil {
-			why = fmt.Sprintf("It is not known which region is the primary: %v.", err)
+			slog.WarnContext(ctx, "it is not known which region is the primary", "error", err)
+			why = "PostgreSQL does not say which region is the primary."
 		}
 		g.why.Store(&why)
 		if why == "" {
@@ -113,8 +118,9 @@ func (g *Guard) Watch(ctx context.Context, db *bun.DB) error {
 			return nil
 		}
 		why, err := g.look(ctx, db)
-		if err != nil {
-			continue // without PostgreSQL nothing is served anyway
+		if err != nil { // a region that was overtaken often lacks a PostgreSQL that answers
+			known := g.Claim()
+			why = g.judge(regions.Promotion{Epoch: known.Epoch, Region: g.Name, Installation: known.Installation}, g.Peers.Claims(ctx))
 		}
 		if why != "" {
 			return fmt.Errorf("%w: %s", ErrFenced, why)
@@ -129,37 +135,49 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 		return "", err
 	}
 	peers := g.Peers.Claims(ctx)
-	if why := g.judge(newest, peers); why != "" {
-		g.claim.Store(&Claim{g.Name, newest.Epoch, newest.Region == g.Name})
-		return why, nil
-	}
-	if newest.Epoch == 0 {
+	why := g.judge(newest, peers)
+	if why == "" && newest.Epoch == 0 {
 		if _, err := regions.Promote(ctx, db, 0, g.Name); err != nil {
 			return "", err
 		}
-		if newest, err = regions.Newest(ctx, db); err != nil { // another process of this region can have been first
+		if newest, err = regions.Newest(ctx, db); err != nil { // another process can have been first
 			return "", err
 		}
+		why = g.judge(newest, peers)
 	}
-	g.claim.Store(&Claim{g.Name, newest.Epoch, true})
-	return "", nil
+	g.claim.Store(&Claim{g.Name, newest.Epoch, newest.Epoch == 0 || newest.Region == g.Name, newest.Installation})
+	for _, p := range peers {
+		if p.Primary && p.Region != g.Name && p.Epoch > newest.Epoch && p.Installation == newest.Installation {
+			// A region that was overtaken stays so, also when the other is silent.
+			if err := regions.Learn(ctx, db, p.Epoch, p.Region); err != nil {
+				slog.WarnContext(ctx, "the promotion of another region was not noted", "error", err)
+			}
+		}
+	}
+	return why, nil
 }
 
 // judge returns why the region must not serve, given the newest promotion in its database, and what others claim.
 func (g *Guard) judge(newest regions.Promotion, peers []Claim) string {
 	for _, p := range peers {
 		switch {
-		case !p.Primary || p.Epoch < newest.Epoch || p.Region == g.Name:
-		case p.Epoch > newest.Epoch || newest.Epoch == 0:
+		case !p.Primary || p.Region == g.Name || p.Installation != newest.Installation: // another database fences nobody
+		case p.Epoch > newest.Epoch || p.Epoch == newest.Epoch && newest.Epoch == 0:
 			return fmt.Sprintf("Region %s is the primary: it was promoted (epoch %d) after this database (epoch %d). Make this database its standby: "+
 				"docs/operators/regions.md.", p.Region, p.Epoch, newest.Epoch)
-		case newest.Region == g.Name:
-			return fmt.Sprintf("Regions %s and %s were both promoted (epoch %d). Neither serves. Run `reelay region promote` in the one that shall "+
-				"be the primary: docs/operators/regions.md.", g.Name, p.Region, p.Epoch)
+		case p.Epoch == newest.Epoch && newest.Region == g.Name:
+			g.contested = p.Epoch
 		}
 	}
-	if newest.Epoch > 0 && newest.Region != g.Name {
+	switch {
+	case newest.Learned:
+		return fmt.Sprintf("Region %s is the primary: it was promoted (epoch %d) while this region was away. Make this database its standby: "+
+			"docs/operators/regions.md.", newest.Region, newest.Epoch)
+	case newest.Epoch > 0 && newest.Region != g.Name:
 		return fmt.Sprintf("Region %s is the primary (epoch %d), not %s. Run `reelay region promote` to take over.", newest.Region, newest.Epoch, g.Name)
+	case newest.Epoch > 0 && newest.Epoch == g.contested:
+		return fmt.Sprintf("Region %s and another were both promoted (epoch %d). Neither serves. Run `reelay region promote` in the one that shall be "+
+			"the primary: docs/operators/regions.md.", g.Name, newest.Epoch)
 	}
 	return ""
 }

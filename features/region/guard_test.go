@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/models/modelstest"
 	"github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 )
 
 func TestMain(m *testing.M) { modelstest.Main(m.Run) }
@@ -44,15 +45,17 @@ func TestJudge(t *testing.T) {
 	}{
 		"ServesAlone":                     {eu(1), nil, ""},
 		"ServesFirst":                     {regions.Promotion{}, nil, ""},
-		"ServesBesideAStandby":            {eu(3), []Claim{{"us", 3, false}}, ""},
-		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{"us", 2, true}}, ""},
-		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{"eu", 3, true}}, ""},
-		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{"us", 0, true}}, "Region us is the primary"},
-		"WaitsForALaterPrimary":           {eu(3), []Claim{{"us", 4, true}}, "promoted (epoch 4) after this database (epoch 3)"},
-		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{"us", 3, true}}, "Regions eu and us were both promoted (epoch 3). Neither serves"},
+		"ServesBesideAStandby":            {eu(3), []Claim{{"us", 3, false, ""}}, ""},
+		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{"us", 2, true, ""}}, ""},
+		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{"eu", 3, true, ""}}, ""},
+		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{"us", 0, true, ""}}, "Region us is the primary"},
+		"WaitsForALaterPrimary":           {eu(3), []Claim{{"us", 4, true, ""}}, "promoted (epoch 4) after this database (epoch 3)"},
+		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{"us", 3, true, ""}}, "Region eu and another were both promoted (epoch 3). Neither serves"},
 		"WaitsIfItsDatabaseNamesAnother":  {regions.Promotion{Epoch: 2, Region: "us"}, nil, "Region us is the primary (epoch 2), not eu. Run `reelay region promote`"},
-		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{"us", 2, true}}, "Region us is the primary"},
-		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{"us", 5, false}}, ""},
+		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{"us", 2, true, ""}}, "Region us is the primary"},
+		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{"us", 5, false, ""}}, ""},
+		"DoesNotFearOtherDatabases":       {eu(1), []Claim{{"us", 5, true, "another"}}, ""},
+		"WaitsOnceItLearnedOfAnother":     {regions.Promotion{Epoch: 4, Region: "us", Learned: true}, nil, "while this region was away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +82,7 @@ func TestGuard(t *testing.T) {
 
 		require.NoError(t, guard.Enter(t.Context(), db))
 
-		require.Equal(t, Claim{"eu", 1, true}, guard.Claim())
+		require.Equal(t, Claim{"eu", 1, true, installation(t, db)}, guard.Claim())
 		newest, err := regions.Newest(t.Context(), db)
 		require.NoError(t, err)
 		require.Equal(t, "eu", newest.Region)
@@ -103,20 +106,29 @@ func TestGuard(t *testing.T) {
 
 		require.NoError(t, testrun.Receive(t, "it enters", entered))
 		require.Empty(t, guard.Why())
-		require.Equal(t, Claim{"eu", 2, true}, guard.Claim())
+		require.Equal(t, Claim{"eu", 2, true, installation(t, db)}, guard.Claim())
 	})
 
 	t.Run("StopsOnceAnotherRegionIsLater", func(t *testing.T) {
 		t.Parallel()
-		db, peers := modelstest.DB(t), saying(Claim{"us", 1, false})
+		db, peers := modelstest.DB(t), saying()
 		guard := &Guard{Name: "eu", Peers: peers}
 		require.NoError(t, guard.Enter(t.Context(), db))
 		ended := make(chan error, 1)
 		go func() { ended <- guard.Watch(t.Context(), db) }()
 
-		peers.set(Claim{"us", 2, true})
+		peers.set(Claim{"us", 2, true, installation(t, db)})
 
 		require.ErrorIs(t, testrun.Receive(t, "it stops", ended), ErrFenced)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		later := &Guard{Name: "eu", Peers: saying()}
+		go func() { ended <- later.Enter(ctx, db) }()
+		testrun.Eventually(t, "it waits also when the other region is silent", func() bool { return later.Why() != "" })
+		require.Contains(t, later.Why(), "while this region was away")
+		s, err := (&Promoter{Region: "eu", Peers: saying(), DB: db}).Look(t.Context())
+		require.NoError(t, err)
+		require.ErrorContains(t, s.Refusal(), "too old to take over")
 	})
 
 	t.Run("EndsWithItsContext", func(t *testing.T) {
@@ -125,7 +137,7 @@ func TestGuard(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		require.NoError(t, (&Guard{Name: "eu", Peers: saying()}).Watch(ctx, db))
-		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{"us", 9, true})}).Enter(ctx, db), context.Canceled)
+		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{"us", 9, true, installation(t, db)})}).Enter(ctx, db), context.Canceled)
 		require.NoError(t, (*Guard)(nil).Enter(ctx, db))
 		require.NoError(t, (*Guard)(nil).Watch(ctx, db))
 	})
@@ -149,7 +161,8 @@ func TestPromoter(t *testing.T) {
 		s, err := p.Look(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, s.Refusal(), "PostgreSQL was promoted by hand")
-		require.Zero(t, s.Age())
+		_, known := s.Age()
+		require.False(t, known, "it replayed nothing")
 
 		promotion, err := p.Promote(t.Context(), s, func(string) {})
 
@@ -158,7 +171,7 @@ func TestPromoter(t *testing.T) {
 		s, err = p.Look(t.Context())
 		require.NoError(t, err)
 		require.ErrorContains(t, s.Refusal(), "region eu is the primary already")
-		s.Peers = []Claim{{"us", 2, true}}
+		s.Peers = []Claim{{"us", 2, true, s.Newest.Installation}}
 		require.NoError(t, s.Refusal(), "both were promoted")
 	})
 
@@ -171,10 +184,10 @@ func TestPromoter(t *testing.T) {
 			return s
 		}
 		require.NoError(t, with(func(*Standing) {}).Refusal())
-		require.NoError(t, with(func(s *Standing) { s.Peers = []Claim{{"eu", 1, false}} }).Refusal())
+		require.NoError(t, with(func(s *Standing) { s.Peers = []Claim{{"eu", 1, false, ""}} }).Refusal())
 		for want, change := range map[string]func(*Standing){
-			"region eu serves":     func(s *Standing) { s.Peers = []Claim{{"eu", 1, true}} },
-			"too old to take over": func(s *Standing) { s.Peers = []Claim{{"ap", 3, true}} },
+			"region eu serves":     func(s *Standing) { s.Peers = []Claim{{"eu", 1, true, ""}} },
+			"too old to take over": func(s *Standing) { s.Peers = []Claim{{"ap", 3, true, ""}} },
 			"still sends":          func(s *Standing) { s.Server.Receiving = true },
 			"is paused":            func(s *Standing) { s.Server.Paused = true },
 			"may not promote":      func(s *Standing) { s.Server.MayPromote = false },
@@ -186,9 +199,27 @@ func TestPromoter(t *testing.T) {
 	t.Run("SaysHowOldTheNewestTransactionIs", func(t *testing.T) {
 		t.Parallel()
 		now := time.Now()
-		s := &Standing{Server: regions.Server{Standby: true, Now: now, LastCommit: new(now.Add(-time.Minute))}}
-		require.Equal(t, time.Minute, s.Age())
+		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
+		s.Server.Now, s.Server.LastCommit = now, new(now.Add(-time.Minute))
+		age, known := s.Age()
+		require.True(t, known)
+		require.Equal(t, time.Minute, age)
 		s.Server.LastCommit = new(now.Add(time.Second))
-		require.Zero(t, s.Age(), "the primary's clock was ahead")
+		age, _ = s.Age()
+		require.Zero(t, age, "the primary's clock was ahead")
+		s.Newest.Region = "us"
+		s.Server.LastCommit = nil
+		age, known = s.Age()
+		require.True(t, known)
+		require.Zero(t, age, "nothing is taken over")
 	})
+}
+
+// installation returns the id of a database.
+func installation(t *testing.T, db *bun.DB) string {
+	t.Helper()
+	newest, err := regions.Newest(t.Context(), db)
+	require.NoError(t, err)
+	require.NotEmpty(t, newest.Installation)
+	return newest.Installation
 }

@@ -39,35 +39,48 @@ func (p *Promoter) Look(ctx context.Context) (*Standing, error) {
 	return &Standing{Region: p.Region, Server: server, Newest: newest, Peers: p.Peers.Claims(ctx)}, nil
 }
 
-// Age is how old the newest transaction of a standby is: what was acknowledged by the primary since then may be lost. It is 0 for a
-// server that is no standby.
-func (s *Standing) Age() time.Duration {
-	if !s.Server.Standby || s.Server.LastCommit == nil {
-		return 0
+// TakesOver is true if another region was the primary: then what it acknowledged last can be lost.
+func (s *Standing) TakesOver() bool { return s.Newest.Region != s.Region }
+
+// Age is how old the newest transaction is that came from the primary: what was acknowledged there since then may be lost. It returns
+// false if that is not known, and 0 if nothing is taken over.
+func (s *Standing) Age() (age time.Duration, known bool) {
+	if !s.TakesOver() {
+		return 0, true
 	}
-	return max(0, s.Server.Now.Sub(*s.Server.LastCommit))
+	if s.Server.LastCommit == nil {
+		return 0, false
+	}
+	return max(0, s.Server.Now.Sub(*s.Server.LastCommit)), true
 }
 
 // Refusal returns why the region cannot be promoted now, and what to do, or nil.
 func (s *Standing) Refusal() error {
 	for _, peer := range s.Peers {
-		if peer.Primary && peer.Region != s.Region && peer.Epoch > s.Newest.Epoch {
+		if !peer.Primary || peer.Region == s.Region || peer.Installation != s.Newest.Installation {
+			continue
+		}
+		if peer.Epoch > s.Newest.Epoch {
 			return fmt.Errorf("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
 				peer.Region, peer.Epoch, s.Newest.Epoch, peer.Region)
 		}
-		if peer.Primary && peer.Region != s.Region && s.Server.Standby {
+		if s.TakesOver() {
 			return fmt.Errorf("region %s serves: stop its api and control processes and its PostgreSQL first, or two regions accept jobs", peer.Region)
 		}
 	}
 	switch {
+	case s.Newest.Learned:
+		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
+			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
 	case s.Server.Standby && s.Server.Receiving:
-		return errors.New("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions")
+		return errors.New("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions. " +
+			"If it was cut off less than a minute ago, wait")
 	case s.Server.Standby && s.Server.Paused:
 		return errors.New("the replay of this standby is paused: run SELECT pg_wal_replay_resume() as a superuser")
 	case s.Server.Standby && !s.Server.MayPromote:
 		return errors.New("the role of DATABASE_URL may not promote: run `SELECT pg_promote()` as a superuser, and this command again; or, before, " +
 			"on the primary: GRANT EXECUTE ON FUNCTION pg_promote TO the role")
-	case !s.Server.Standby && s.Newest.Epoch > 0 && s.Newest.Region == s.Region && !s.contested():
+	case !s.Server.Standby && s.Newest.Epoch > 0 && !s.TakesOver() && !s.contested():
 		return fmt.Errorf("region %s is the primary already, since %s (epoch %d)", s.Region, s.Newest.At.UTC().Format(time.RFC3339), s.Newest.Epoch)
 	}
 	return nil
@@ -76,7 +89,7 @@ func (s *Standing) Refusal() error {
 // contested reports whether another region claims the same epoch.
 func (s *Standing) contested() bool {
 	for _, peer := range s.Peers {
-		if peer.Primary && peer.Region != s.Region && peer.Epoch == s.Newest.Epoch {
+		if peer.Primary && peer.Region != s.Region && peer.Epoch == s.Newest.Epoch && peer.Installation == s.Newest.Installation {
 			return true
 		}
 	}

@@ -3,8 +3,6 @@ package regions
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/reelay/reelay/models"
@@ -16,31 +14,57 @@ type Promotion struct {
 	Epoch  int64     `bun:"epoch"`
 	Region string    `bun:"region"`
 	At     time.Time `bun:"at"`
+	// Learned is true if another region told of it: this database was overtaken, and lacks what the other has.
+	Learned bool `bun:"learned"`
+	// Installation is the id that all copies of the database share.
+	Installation string `bun:"installation"`
 }
 
 // Newest returns the promotion in force. Its epoch is 0 if there was none, also on a schema that does not know them yet.
 func Newest(ctx context.Context, db bun.IDB) (p Promotion, err error) {
-	err = db.NewRaw("SELECT epoch, region, at FROM region_promotions ORDER BY epoch DESC LIMIT 1").Scan(ctx, &p)
-	if errors.Is(err, sql.ErrNoRows) || models.IsUndefinedTable(err) {
+	err = db.NewRaw(`
+		SELECT i.id::text AS installation, coalesce(p.epoch, 0) AS epoch, coalesce(p.region, '') AS region, coalesce(p.at, 'epoch') AS at,
+			coalesce(p.learned, false) AS learned
+		FROM installation i LEFT JOIN (SELECT * FROM region_promotions ORDER BY epoch DESC LIMIT 1) p ON true`).Scan(ctx, &p)
+	if models.IsUndefinedTable(err) {
 		return Promotion{}, nil
 	}
 	return p, err
 }
 
-// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not.
-func Promote(ctx context.Context, db bun.IDB, after int64, region string) (bool, error) {
-	done, err := db.NewRaw(`
-		INSERT INTO region_promotions (epoch, region)
-		SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
-		ON CONFLICT DO NOTHING`, after, region).Exec(ctx)
+// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not. It waits for no
+// standby: the database may be a copy that names standbys which do not follow it.
+func Promote(ctx context.Context, db *bun.DB, after int64, region string) (made bool, err error) {
+	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw("SET LOCAL synchronous_commit = local").Exec(ctx); err != nil {
+			return err
+		}
+		done, err := tx.NewRaw(`
+			INSERT INTO region_promotions (epoch, region)
+			SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
+			ON CONFLICT DO NOTHING`, after, region).Exec(ctx)
+		if err != nil {
+			return err
+		}
+		rows, err := done.RowsAffected()
+		made = rows == 1
+		return err
+	})
 	if models.IsUndefinedTable(err) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	rows, err := done.RowsAffected()
-	return rows == 1, err
+	return made, err
+}
+
+// Learn notes a promotion that another region told of. It waits for no standby.
+func Learn(ctx context.Context, db *bun.DB, epoch int64, region string) error {
+	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+		if _, err := tx.NewRaw("SET LOCAL synchronous_commit = local").Exec(ctx); err != nil {
+			return err
+		}
+		_, err := tx.NewRaw("INSERT INTO region_promotions (epoch, region, learned) VALUES (?, ?, true) ON CONFLICT DO NOTHING", epoch, region).Exec(ctx)
+		return err
+	})
 }
 
 // Server is PostgreSQL's part in a replication.
@@ -49,7 +73,7 @@ type Server struct {
 	Now time.Time `bun:"now"`
 	// Standby is true if it follows another server, so that nothing can be written to it.
 	Standby bool `bun:"standby"`
-	// LastCommit is when the newest transaction that it has was committed; nil if it has seen none since its start, or is no standby.
+	// LastCommit is when the newest transaction that it replayed was committed; nil if it has replayed none since its start.
 	LastCommit *time.Time `bun:"last_commit"`
 	// Unapplied is how many bytes of WAL it has received and not replayed yet.
 	Unapplied int64 `bun:"unapplied"`
@@ -68,7 +92,7 @@ type Server struct {
 // ReadServer reads what PostgreSQL says of itself.
 func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 	err = db.NewRaw(`
-		SELECT clock_timestamp() AS now, standby, CASE WHEN standby THEN pg_last_xact_replay_timestamp() END AS last_commit,
+		SELECT clock_timestamp() AS now, standby, pg_last_xact_replay_timestamp() AS last_commit,
 			coalesce(CASE WHEN standby THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0) END, 0)::bigint AS unapplied,
 			EXISTS (SELECT FROM pg_stat_wal_receiver) AS receiving, CASE WHEN standby THEN pg_is_wal_replay_paused() ELSE false END AS paused,
 			has_function_privilege('pg_promote(boolean, integer)', 'EXECUTE') AS may_promote,

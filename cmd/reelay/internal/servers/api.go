@@ -127,6 +127,7 @@ func openAPI(ctx context.Context, cfg settings.Config, listener net.Listener, pu
 	}
 	defer s.Close()
 	gate.Open(s.handler(publicURL))
+	s.stopServing = stop
 	return s.api(ctx, served)
 }
 
@@ -149,6 +150,9 @@ const proveSoon = 10 * time.Second
 func (s *stack) api(ctx context.Context, served <-chan error) error {
 	defer context.AfterFunc(ctx, s.notifier.Waiters.Dismiss)()
 	group, ctx := errgroup.WithContext(ctx)
+	if s.stopServing != nil { // also when a part of it fails
+		defer context.AfterFunc(ctx, s.stopServing)()
+	}
 	presence := presenceOf(s.workers, models.ProcessAPI)
 	group.Go(func() error {
 		defer presence.End(context.WithoutCancel(ctx))

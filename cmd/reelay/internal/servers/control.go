@@ -48,11 +48,18 @@ func ControlCommand() *cobra.Command {
 				return errors.New("REELAY_PUBLIC_URL is not set: the links in webhooks need it")
 			}
 			cfg.SetUpLog()
+			health, err := openHealth(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
 			s, err := openStack(cmd.Context(), cfg, cfg.PublicURL)
 			if err != nil {
 				return err
 			}
 			defer s.Close()
+			if health != nil {
+				health.Open(s.metricsHandler())
+			}
 			slog.InfoContext(cmd.Context(), "control runs", "version", version.Current().String())
 			return s.control(cmd.Context())
 		},
@@ -132,7 +139,6 @@ func (s *stack) control(ctx context.Context) error {
 	group.Go(func() error { return s.registry.Follow(ctx) })
 	group.Go(func() error { return periodic.Every(ctx, "metrics", metrics.RefreshEvery, s.metrics.Refresh) })
 	group.Go(func() error { return periodic.Every(ctx, "mend", mendEvery, readier.Mend) })
-	group.Go(func() error { return s.serveMetrics(ctx) })
 	group.Go(func() error { return deliverer.Run(ctx) })
 	schedules := s.schedules(s.submitter())
 	workflows := s.workflows(s.submitter())

@@ -27,6 +27,7 @@ import (
 	"github.com/reelay/reelay/jobs/change"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/spf13/cobra"
 )
 
@@ -122,7 +123,11 @@ func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([
 		if err != nil {
 			return nil, err
 		}
-		others = append(others, &peers.Examiner{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys)})
+		newest, err := regions.Newest(ctx, db)
+		if err != nil {
+			return nil, fmt.Errorf("read which region is the primary: %w", err)
+		}
+		others = append(others, &peers.Examiner{Region: cfg.Region, Installation: newest.Installation, Peers: cfg.Peers(secrets.LinkKeys)})
 	}
 	if with != (clouds{}) {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)

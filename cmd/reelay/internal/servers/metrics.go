@@ -10,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/metrics"
 	"github.com/reelay/reelay/cmd/reelay/internal/front"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/internal/tracing"
 )
 
@@ -51,24 +52,32 @@ func traced(next http.Handler) http.Handler {
 	})
 }
 
-// serveMetrics serves the metrics of a control process, which has no API, and /healthz, until ctx
-// ends. It does nothing if no address is configured.
-func (s *stack) serveMetrics(ctx context.Context) error {
-	if s.cfg.MetricsListen == "" {
-		return nil
+// openHealth serves /healthz of a control process, which has no API, until ctx ends; its metrics, too, once the gate that it returns
+// is opened. It returns nil if no address is configured.
+func openHealth(ctx context.Context, cfg settings.Config) (*front.Gate, error) {
+	if cfg.MetricsListen == "" {
+		return nil, nil
 	}
-	listener, err := front.Listen(s.cfg.MetricsListen)
+	listener, err := front.Listen(cfg.MetricsListen)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	gate := front.NewGate(ctx)
+	server := &http.Server{Handler: gate, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: front.MaxHeader}
+	context.AfterFunc(ctx, func() { server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			slog.ErrorContext(ctx, "control does not serve its metrics any more", "error", err)
+		}
+	}()
+	slog.InfoContext(ctx, "control serves its metrics", "address", listener.Addr().String())
+	return gate, nil
+}
+
+// metricsHandler serves the metrics of a control process, and /healthz.
+func (s *stack) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.Handle("GET /metrics", s.scraped(s.metrics.Handler()))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: front.MaxHeader}
-	defer context.AfterFunc(ctx, func() { server.Close() })()
-	slog.InfoContext(ctx, "control serves its metrics", "address", listener.Addr().String())
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return mux
 }

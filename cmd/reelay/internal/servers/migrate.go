@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/cmd/reelay/internal/settings"
@@ -61,6 +62,12 @@ func migrate(ctx context.Context, databaseURL string) ([]string, error) {
 		return nil, err
 	}
 	defer done()
+	if err := postgres.Writable(ctx, db); postgres.IsStandby(err) {
+		slog.WarnContext(ctx, "PostgreSQL is a standby: the region of the primary brings the schema up to date")
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
 	steps, err := migrations.Run(ctx, db)
 	if err != nil {
 		return nil, err

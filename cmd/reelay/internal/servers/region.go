@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,8 +74,8 @@ func describeRegion(s *region.Standing) *regionDocument {
 		Standbys: append([]string{}, s.Server.Standbys...), Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Peers: append([]region.Claim{}, s.Peers...)}
 	if s.Server.Standby {
 		said.Database = "standby"
-		if said.NewestTransaction = s.Server.LastCommit; s.Server.LastCommit != nil {
-			said.AgeSeconds = new(s.Age().Seconds())
+		if age, known := s.Age(); known && s.TakesOver() {
+			said.NewestTransaction, said.AgeSeconds = s.Server.LastCommit, new(age.Seconds())
 		}
 	}
 	if s.Newest.Epoch > 0 {
@@ -153,9 +152,11 @@ func promoteCommand() *cobra.Command {
 				if err := s.Refusal(); err != nil {
 					return fmt.Errorf("region %s cannot be promoted: %w", p.Region, err)
 				}
-				if yes.Yes && s.Age() > maxLoss {
-					return fmt.Errorf("the newest transaction of this standby is %s old, more than --max-loss %s. What the primary acknowledged later is lost. "+
-						"Nothing was done", text.Duration(s.Age().Round(time.Second)), maxLoss)
+				if age, known := s.Age(); yes.Yes && !known {
+					return errors.New("it is not known how old the newest transaction of this database is, so --yes is not enough: run it at a terminal. Nothing was done")
+				} else if yes.Yes && age > maxLoss {
+					return fmt.Errorf("the newest transaction here is %s old, more than --max-loss %s. What the primary acknowledged later is lost. "+
+						"Nothing was done", text.Duration(age.Round(time.Second)), maxLoss)
 				}
 				if err := yes.Insist(cmd, promotionQuestion(s)); err != nil {
 					return err
@@ -163,6 +164,10 @@ func promoteCommand() *cobra.Command {
 				made, err := p.Promote(cmd.Context(), s, func(step string) { fmt.Fprintln(cmd.ErrOrStderr(), step) })
 				if err != nil {
 					return err
+				}
+				if s.Server.Synchronous != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "Commits here wait for standbys (synchronous_standby_names is %q). If none of them follows this server, nothing "+
+						"can be written: run ALTER SYSTEM RESET synchronous_standby_names and SELECT pg_reload_conf().\n", s.Server.Synchronous)
 				}
 				if asJSON {
 					after, err := p.Look(cmd.Context())
@@ -187,15 +192,14 @@ func promoteCommand() *cobra.Command {
 
 // promotionQuestion says what is lost.
 func promotionQuestion(s *region.Standing) string {
-	lost := "Nothing is lost: this database can be written to already."
-	if s.Server.Standby {
-		lost = "This standby has seen no transaction since its start: look whether it ever followed the primary."
-		if s.Server.LastCommit != nil {
-			lost = fmt.Sprintf("The newest transaction here is of %s, %s ago. What the primary acknowledged later is lost, unless it waited for this standby "+
-				"(synchronous_standby_names).", utc(*s.Server.LastCommit), text.Duration(s.Age().Round(time.Second)))
-		}
+	lost := "Nothing is lost: no other region was the primary."
+	if age, known := s.Age(); !known {
+		lost = "It is not known of when the newest transaction here is: look whether this database ever followed the primary."
+	} else if s.TakesOver() {
+		lost = fmt.Sprintf("The newest transaction here is of %s, %s ago, and %d bytes after it were received. What the primary acknowledged later is lost, "+
+			"unless it waited for this standby (synchronous_standby_names).", utc(*s.Server.LastCommit), text.Duration(age.Round(time.Second)), s.Server.Unapplied)
 	}
-	return fmt.Sprintf("%s Region %s must stay off. Promote %s?", lost, cmp.Or(s.Newest.Region, "of the old primary"), s.Region)
+	return fmt.Sprintf("%s The other region must stay off. Promote %s?", lost, s.Region)
 }
 
 // withPromoter calls do with what the settings say of this region.

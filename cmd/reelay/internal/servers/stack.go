@@ -55,6 +55,7 @@ import (
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/costs"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/reelay/reelay/web/videos"
 	"github.com/uptrace/bun"
 )
@@ -86,6 +87,8 @@ type stack struct {
 	// moderation is nil if no hook decides on the content of jobs.
 	moderation *moderation.Hook
 	graphql    *graph.API // once its handler is made
+	// stopServing ends the HTTP server of an api process; nil if another does.
+	stopServing func()
 
 	closers []func()
 }
@@ -133,7 +136,7 @@ func openGuarded(ctx context.Context, cfg settings.Config, publicURL string, gua
 	if err := s.openDatabase(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.guard.Enter(ctx, s.workers); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.openRedis(); err != nil {
@@ -168,6 +171,19 @@ func openGuarded(ctx context.Context, cfg settings.Config, publicURL string, gua
 		return nil, err
 	}
 	return s, nil
+}
+
+// enter waits until this region is the primary.
+func (s *stack) enter(ctx context.Context) error {
+	if s.guard != nil {
+		return s.guard.Enter(ctx, s.workers)
+	}
+	newest, err := regions.Newest(ctx, s.workers)
+	if err == nil && newest.Epoch > 0 {
+		return fmt.Errorf("the database knows regions (%s is the primary): set REELAY_REGION, so that this process serves only in the primary one. See "+
+			"docs/operators/regions.md", newest.Region)
+	}
+	return nil // an outage shows later
 }
 
 // sources are what the gauges of the metrics are read from.
