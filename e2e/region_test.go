@@ -308,7 +308,7 @@ func TestRegions(t *testing.T) {
 	_, err = eu.postgres.Restart(t.Context())
 	require.NoError(t, err)
 	r.start(t, eu)
-	eu.awaitWords(t, "Region us is the primary: it was promoted (epoch 2) after this database (epoch 1)")
+	eu.awaitWords(t, "Region us is the primary: it was promoted (epoch 2)")
 	res, err := http.Post("http://"+eu.address+"/api/v1/jobs", "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	res.Body.Close()

@@ -56,6 +56,10 @@ func (s *Standing) Age() (age time.Duration, known bool) {
 
 // Refusal returns why the region cannot be promoted now, and what to do, or nil.
 func (s *Standing) Refusal() error {
+	if s.Newest.Learned {
+		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
+			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
+	}
 	for _, peer := range s.Peers {
 		if !peer.Primary || peer.Region == s.Region || peer.Installation != s.Newest.Installation {
 			continue
@@ -69,9 +73,6 @@ func (s *Standing) Refusal() error {
 		}
 	}
 	switch {
-	case s.Newest.Learned:
-		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
-			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
 	case s.Server.Standby && s.Server.Receiving:
 		return errors.New("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions. " +
 			"If it was cut off less than a minute ago, wait")
