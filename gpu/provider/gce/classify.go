@@ -60,6 +60,8 @@ func classOfAnswer(answer *googleapi.Error) fleet.ErrorClass {
 		}
 	}
 	switch {
+	case fullReservation(answer.Message):
+		return fleet.Stockout
 	case answer.Code == http.StatusUnauthorized, answer.Code == http.StatusForbidden:
 		return fleet.Permission
 	case answer.Code == http.StatusTooManyRequests, answer.Code == http.StatusRequestTimeout, answer.Code >= 500:
@@ -109,7 +111,7 @@ func classOfCode(e *compute.OperationErrorErrors, status int64) fleet.ErrorClass
 	switch {
 	case has("RESOURCE_POOL_EXHAUSTED", "STOCKOUT", "VM_MIN_COUNT_NOT_REACHED", "RESOURCE_AVAILABILITY"):
 		return fleet.Stockout
-	case strings.Contains(strings.ToLower(e.Message), "due to preemption"): // taken away again at once
+	case strings.Contains(strings.ToLower(e.Message), "due to preemption"), fullReservation(e.Message): // taken away again at once; nothing left
 		return fleet.Stockout
 	case has("RATE_LIMIT", "RATE_EXCEEDED", "INTERNAL_ERROR", "BACKEND_ERROR", "RESOURCE_NOT_READY", "RESOURCE_OPERATION_RATE"):
 		return fleet.Transient
@@ -121,6 +123,12 @@ func classOfCode(e *compute.OperationErrorErrors, status int64) fleet.ErrorClass
 		return fleet.Invalid
 	}
 	return classOfStatus(status)
+}
+
+// fullReservation reports whether a message says that the pool's reservation has no machine left.
+func fullReservation(message string) bool {
+	message = strings.ToLower(message)
+	return strings.Contains(message, "reservation") && strings.Contains(message, "available resources")
 }
 
 func classOfStatus(status int64) fleet.ErrorClass {

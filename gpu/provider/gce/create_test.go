@@ -53,8 +53,11 @@ func TestCreate(t *testing.T) {
 	t.Run("InsertsOnDemandMachinesWithoutANotice", func(t *testing.T) {
 		t.Parallel()
 		server, provider := start(t)
-		pool := newPool(t, func(s map[string]any) { s["accelerator"] = map[string]any{"type": "nvidia-tesla-t4"} })
+		pool := newPool(t, func(s map[string]any) {
+			s["accelerator"], s["reservation"] = map[string]any{"type": "nvidia-tesla-t4"}, "t4"
+		})
 		pool.CapacityClass, pool.MachineType = models.CapacityOnDemand, "n1-standard-4"
+		require.NoError(t, gce.CheckPool(pool))
 
 		require.Equal(t, []fleet.ErrorClass{""}, classes(provider.Create(t.Context(), pool, "batch", []string{"video-1"})))
 
@@ -63,6 +66,11 @@ func TestCreate(t *testing.T) {
 		assert.Nil(t, i.Scheduling.PreemptionNoticeDuration)
 		assert.Equal(t, "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4", i.GuestAccelerators[0].AcceleratorType)
 		assert.Equal(t, int64(1), i.GuestAccelerators[0].AcceleratorCount)
+		assert.Equal(t, "SPECIFIC_RESERVATION", i.ReservationAffinity.ConsumeReservationType)
+		assert.Equal(t, []string{"t4"}, i.ReservationAffinity.Values)
+		provider.Create(t.Context(), pool, "two", []string{"video-2", "video-3"})
+		bulk := body[compute.BulkInsertInstanceResource](t, server, "instances.bulkInsert")
+		assert.Equal(t, i.ReservationAffinity, bulk.InstanceProperties.ReservationAffinity)
 	})
 
 	t.Run("TakesTheDefaultNoticeWhereALongerOneIsRefused", func(t *testing.T) {
@@ -221,7 +229,9 @@ func TestCreateErrors(t *testing.T) {
 		"TooManyRequests":      {fakegce.Fault{Status: 429, Reason: "RATE_LIMIT_EXCEEDED", Times: -1}, fleet.Transient, 3},
 		"Forbidden": {fakegce.Fault{Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.create' permission"},
 			fleet.Permission, 1},
-		"Unauthorized":        {fakegce.Fault{Status: 401, Reason: "authError"}, fleet.Permission, 1},
+		"Unauthorized": {fakegce.Fault{Status: 401, Reason: "authError"}, fleet.Permission, 1},
+		"AFullReservation": {fakegce.Fault{Status: 400, Reason: "invalid", Times: -1,
+			Message: "Specified reservation [l4] does not have available resources for the request."}, fleet.Stockout, 1},
 		"ABadRequest":         {fakegce.Fault{Status: 400, Reason: "invalid"}, fleet.Invalid, 1},
 		"AMissingImage":       {fakegce.Fault{Status: 404, Reason: "notFound"}, fleet.Invalid, 1},
 		"AnOutage":            {fakegce.Fault{Status: 503, Reason: "backendError", Times: -1}, fleet.Transient, 3},

@@ -124,6 +124,8 @@ func TestCheckPool(t *testing.T) {
 		"TwoWaysToStart":   {func(s map[string]any) { s["startupScript"] = "true" }, "settings.startupScript"},
 		"TwoWeights":       {func(s map[string]any) { s["weightsDisk"], s["weightsImage"] = "d", "i" }, "settings.weightsImage"},
 		"ABadAccount":      {func(s map[string]any) { s["serviceAccount"] = "nobody" }, "settings.serviceAccount"},
+		"ASpotReservation": {func(s map[string]any) { s["reservation"] = "l4" }, "settings.reservation"},
+		"ABadReservation":  {func(s map[string]any) { s["reservation"] = "regions/r/reservations/l4" }, "settings.reservation"},
 		"ABadTag":          {func(s map[string]any) { s["networkTags"] = []string{"A B"} }, "settings.networkTags"},
 		"AKeyInTheOpen":    {func(s map[string]any) { s["environment"] = map[string]string{"REELAY_API_KEY": "k"} }, "settings.environment"},
 		"AttributesOfOurs": {func(s map[string]any) { s["metadata"] = map[string]string{"reelay-enrolment-key": "k"} }, "settings.metadata"},

@@ -232,6 +232,15 @@ func (m *machine) serviceAccounts() []*compute.ServiceAccount {
 	return []*compute.ServiceAccount{{Email: m.s.ServiceAccount, Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"}}}
 }
 
+// reservation lets the machine be made in the pool's reservation only.
+func (m *machine) reservation() *compute.ReservationAffinity {
+	if m.s.Reservation == "" {
+		return nil
+	}
+	return &compute.ReservationAffinity{ConsumeReservationType: "SPECIFIC_RESERVATION", Key: "compute.googleapis.com/reservation-name",
+		Values: []string{m.s.Reservation}}
+}
+
 func (m *machine) tags() *compute.Tags {
 	if len(m.s.NetworkTags) == 0 {
 		return nil
@@ -244,6 +253,7 @@ func (m *machine) instance(zone, name string) *compute.Instance {
 	i := &compute.Instance{
 		Name: name, Labels: m.labels(), Scheduling: m.scheduling(), Metadata: m.metadata(), Disks: m.disks(zone),
 		GuestAccelerators: m.accelerators(zone), NetworkInterfaces: m.interfaces(), ServiceAccounts: m.serviceAccounts(), Tags: m.tags(),
+		ReservationAffinity: m.reservation(),
 	}
 	if m.pool.MachineType != "" {
 		i.MachineType = "zones/" + zone + "/machineTypes/" + m.pool.MachineType
@@ -257,6 +267,7 @@ func (m *machine) bulk(zone string, names []string) *compute.BulkInsertInstanceR
 	properties := &compute.InstanceProperties{
 		Labels: m.labels(), Scheduling: m.scheduling(), Metadata: m.metadata(), Disks: m.disks(zone),
 		NetworkInterfaces: m.interfaces(), ServiceAccounts: m.serviceAccounts(), Tags: m.tags(), MachineType: m.pool.MachineType,
+		ReservationAffinity: m.reservation(),
 	}
 	for _, disk := range properties.Disks {
 		if disk.InitializeParams != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/text"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 )
 
@@ -59,6 +60,9 @@ type Settings struct {
 	// ServiceAccount is the email of the account that the machine runs as. If it is
 	// empty, the machine has none.
 	ServiceAccount string `json:"serviceAccount"`
+	// Reservation is the name of a reservation, or the path of one that another project shares
+	// (projects/p/reservations/r). Machines are made in it only. Spot machines cannot be.
+	Reservation string `json:"reservation"`
 	// MaxRunSeconds is how long a machine can exist, 600 to 10368000 (120 days). Compute
 	// Engine deletes it then, even if Reelay is gone. The default is one day.
 	MaxRunSeconds int64 `json:"maxRunSeconds"`
@@ -89,15 +93,16 @@ const (
 )
 
 var (
-	zonePattern     = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]+-[a-z]$`)
-	projectPattern  = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
-	namePattern     = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	pathPattern     = regexp.MustCompile(`^[A-Za-z0-9:/._-]{1,400}$`)
-	wordPattern     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
-	emailPattern    = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9.-]+$`)
-	imagePattern    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:/._@-]{0,400}$`)
-	attributeName   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	zonePattern        = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]+-[a-z]$`)
+	projectPattern     = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+	namePattern        = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	pathPattern        = regexp.MustCompile(`^[A-Za-z0-9:/._-]{1,400}$`)
+	wordPattern        = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+	emailPattern       = regexp.MustCompile(`^[A-Za-z0-9._-]+@[A-Za-z0-9.-]+$`)
+	imagePattern       = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:/._@-]{0,400}$`)
+	reservationPattern = regexp.MustCompile(`^(projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/reservations/)?[a-z][a-z0-9-]{0,62}$`)
+	attributeName      = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+	variablePattern    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
 // ReadSettings reads the settings of a pool and fills in the defaults. It returns
@@ -172,6 +177,10 @@ func CheckPool(pool *capacity.Pool) error {
 	if pool.MachineType != "" && !wordPattern.MatchString(pool.MachineType) {
 		return apierror.Invalid("machineType", "machineType is %q: it must be a name such as g2-standard-4.", pool.MachineType)
 	}
+	if s.Reservation != "" && pool.CapacityClass == models.CapacitySpot {
+		return apierror.Invalid("settings.reservation", "settings.reservation is set, but the pool is of the class SPOT: spot machines use no reservation. "+
+			"Set capacityClass to ON_DEMAND.")
+	}
 	return s.check()
 }
 
@@ -208,6 +217,7 @@ func (s *Settings) check() error {
 		{"network", s.Network, pathPattern, "the name or path of a network"},
 		{"subnetwork", s.Subnetwork, pathPattern, "the name or path of a subnetwork"},
 		{"serviceAccount", s.ServiceAccount, emailPattern, "the email of a service account"},
+		{"reservation", s.Reservation, reservationPattern, "the name of a reservation, or a path such as projects/my-project/reservations/h100"},
 	} {
 		if c.value != "" && !c.pattern.MatchString(c.value) {
 			return apierror.Invalid("settings."+c.name, "settings.%s is %q: it must be %s.", c.name, c.value, c.may)
