@@ -143,7 +143,8 @@ func (d dayTable) insertMonth() string {
 	columns := strings.Join(d.by, ", ")
 	return `WITH m AS MATERIALIZED (SELECT (?1::timestamptz AT TIME ZONE 'UTC')::date AS until)
 		INSERT INTO ` + d.months + ` (month, ` + columns + `, ` + sumColumns + `)
-		SELECT (until - interval '1 month')::date, ` + columns + `, ` + addedSQL + ` FROM m JOIN ` + d.name + ` ON day >= until - interval '1 month' AND day < until
+		SELECT (until - interval '1 month')::date, ` + columns + `, ` + addedSQL + `
+		FROM m JOIN ` + d.name + ` ON day >= until - interval '1 month' AND day < until
 		GROUP BY until, ` + columns
 }
 
@@ -182,7 +183,8 @@ func month(t time.Time) time.Time {
 // Report returns the sums of the ledger, the dearest first, but days in their order. The first row is the total; at
 // most limit others follow.
 func Report(ctx context.Context, db bun.IDB, by Group, f Filter, limit int) (found []*Row, err error) {
-	// The times are read first: with bounds that are constants, PostgreSQL plans well. A day that is summed up meanwhile is still in the ledger.
+	// The times are read first: with bounds that are constants, PostgreSQL plans well. A day that is summed up meanwhile is
+	// still in the ledger.
 	var closed time.Time
 	if err := db.NewRaw("SELECT until FROM ledger_closing").Scan(ctx, &closed); err != nil {
 		return nil, err
@@ -191,7 +193,8 @@ func Report(ctx context.Context, db bun.IDB, by Group, f Filter, limit int) (fou
 	c := f.cover(closed, from.months != "")
 	key := keys[by]
 	read := []string{
-		`SELECT ` + key + ` AS key, ` + sumColumns + ` FROM ` + from.name + ` WHERE (day >= ?0::date AND day < ?1::date OR day >= ?2::date AND day < ?3::date)`,
+		`SELECT ` + key + ` AS key, ` + sumColumns + ` FROM ` + from.name + `
+			WHERE (day >= ?0::date AND day < ?1::date OR day >= ?2::date AND day < ?3::date)`,
 		`SELECT ` + openKey(by) + `, ` + sumsOfRowsSQL + ` FROM ledger l WHERE l.at >= ?6::timestamptz AND l.at < ?7::timestamptz`,
 	}
 	if from.months != "" {
@@ -211,7 +214,8 @@ func Report(ctx context.Context, db bun.IDB, by Group, f Filter, limit int) (fou
 	err = db.NewRaw(`
 		WITH days AS (`+strings.Join(read, ` UNION ALL `)+`),
 		groups AS MATERIALIZED (
-			SELECT `+cmp.Or(shown[by], "days.key")+` AS key, sum(attempts)::bigint AS attempts, sum(completed)::bigint AS completed, sum(drafts)::bigint AS drafts, sum(unpriced)::bigint AS unpriced,
+			SELECT `+cmp.Or(shown[by], "days.key")+` AS key, sum(attempts)::bigint AS attempts, sum(completed)::bigint AS completed,
+				sum(drafts)::bigint AS drafts, sum(unpriced)::bigint AS unpriced,
 				sum(useful_seconds) AS useful_seconds, sum(wasted_seconds) AS wasted_seconds, sum(useful_usd) AS useful_usd,
 				sum(wasted_usd) AS wasted_usd, sum(charged_usd) AS charged_usd
 			FROM days GROUP BY days.key)

@@ -62,7 +62,8 @@ func Learn(ctx context.Context, db *bun.DB, epoch int64, region string) error {
 		if _, err := tx.NewRaw("SET LOCAL synchronous_commit = local").Exec(ctx); err != nil {
 			return err
 		}
-		_, err := tx.NewRaw("INSERT INTO region_promotions (epoch, region, learned) VALUES (?, ?, true) ON CONFLICT DO NOTHING", epoch, region).Exec(ctx)
+		_, err := tx.NewRaw(`INSERT INTO region_promotions (epoch, region, learned) VALUES (?, ?, true) ON CONFLICT DO NOTHING`,
+			epoch, region).Exec(ctx)
 		return err
 	})
 }
@@ -93,10 +94,12 @@ type Server struct {
 func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 	err = db.NewRaw(`
 		SELECT clock_timestamp() AS now, standby, pg_last_xact_replay_timestamp() AS last_commit,
-			coalesce(CASE WHEN standby THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0) END, 0)::bigint AS unapplied,
+			coalesce(CASE WHEN standby THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0) END, 0)::bigint
+				AS unapplied,
 			EXISTS (SELECT FROM pg_stat_wal_receiver) AS receiving, CASE WHEN standby THEN pg_is_wal_replay_paused() ELSE false END AS paused,
 			has_function_privilege('pg_promote(boolean, integer)', 'EXECUTE') AS may_promote,
-			ARRAY(SELECT application_name FROM pg_stat_replication ORDER BY 1) AS standbys, current_setting('synchronous_standby_names') AS synchronous
+			ARRAY(SELECT application_name FROM pg_stat_replication ORDER BY 1) AS standbys,
+			current_setting('synchronous_standby_names') AS synchronous
 		FROM (SELECT pg_is_in_recovery() AS standby) r`).Scan(ctx, &s)
 	return s, err
 }

@@ -153,7 +153,8 @@ func promoteCommand() *cobra.Command {
 					return fmt.Errorf("region %s cannot be promoted: %w", p.Region, err)
 				}
 				if age, known := s.Age(); yes.Yes && !known {
-					return errors.New("it is not known how old the newest transaction of this database is, so --yes is not enough: run it at a terminal. Nothing was done")
+					return errors.New("it is not known how old the newest transaction of this database is, so --yes is not enough: run it " +
+						"at a terminal. Nothing was done")
 				} else if yes.Yes && age > maxLoss {
 					return fmt.Errorf("the newest transaction here is %s old, more than --max-loss %s. What the primary acknowledged later is lost. "+
 						"Nothing was done", text.Duration(age.Round(time.Second)), maxLoss)
@@ -166,8 +167,8 @@ func promoteCommand() *cobra.Command {
 					return err
 				}
 				if s.Server.Synchronous != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "Commits here wait for standbys (synchronous_standby_names is %q). If none of them follows this server, nothing "+
-						"can be written: run ALTER SYSTEM RESET synchronous_standby_names and SELECT pg_reload_conf().\n", s.Server.Synchronous)
+					fmt.Fprintf(cmd.ErrOrStderr(), "Commits here wait for standbys (synchronous_standby_names is %q). If none of them "+
+						"follows this server, nothing can be written: run ALTER SYSTEM RESET synchronous_standby_names and SELECT pg_reload_conf().\n", s.Server.Synchronous)
 				}
 				if asJSON {
 					after, err := p.Look(cmd.Context())
