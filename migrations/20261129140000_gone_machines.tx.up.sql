@@ -21,13 +21,18 @@ BEGIN
     INSERT INTO ledger (kind, at, attempt_id, job_id, run, account_id, user_id, type, model, pool, provider, region, gpu_type, completed,
         useful_seconds, wasted_seconds, useful_usd, wasted_usd)
     SELECT 'CORRECTION', clock_timestamp(), e.attempt_id, e.job_id, e.run, e.account_id, e.user_id, e.type, e.model, e.pool, e.provider,
-        e.region, e.gpu_type, false, 0, before.seconds - after.seconds, 0, CASE WHEN e.wasted_usd IS NULL THEN 0 ELSE before.usd - after.usd END
+        e.region, e.gpu_type, false, 0, before.seconds - after.seconds, 0,
+        CASE WHEN e.wasted_usd IS NULL OR after.usd IS NULL THEN 0 ELSE before.usd - after.usd END
     FROM workers w JOIN pools p ON p.id = w.pool_id
     CROSS JOIN LATERAL (SELECT * FROM job_attempts a WHERE a.worker_id = w.id AND a.ended_at IS NOT NULL ORDER BY a.id DESC NULLS LAST LIMIT 3) a
     JOIN ledger e ON e.attempt_id = a.id AND e.kind = 'ATTEMPT'
-    CROSS JOIN LATERAL attempt_after(a, p, OLD.billed_until) before
+    -- What was taken before is what the ledger says: the row of a machine can be younger than its end.
+    CROSS JOIN LATERAL (
+        SELECT coalesce(-sum(c.wasted_seconds), 0) AS seconds, coalesce(-sum(c.wasted_usd), 0) AS usd
+        FROM ledger c
+        WHERE c.job_id = a.job_id AND c.attempt_id = a.id AND c.kind = 'CORRECTION' AND c.useful_seconds = 0 AND c.provider_key IS NULL) before
     CROSS JOIN LATERAL attempt_after(a, p, NEW.billed_until) after
-    WHERE w.provider = NEW.provider AND w.provider_instance_id = NEW.instance_id AND before.seconds <> after.seconds;
+    WHERE w.provider = NEW.provider AND w.provider_instance_id = NEW.instance_id AND abs(before.seconds - after.seconds) > 0.000001;
     RETURN NULL;
 END
 $$;

@@ -281,6 +281,8 @@ func contentType(response *http.Response) string {
 type answerError struct {
 	status          int
 	reason, message string
+	// ours is true if the API server said it, and not something before it.
+	ours bool
 	// after is when to ask again, or 0.
 	after time.Duration
 }
@@ -295,7 +297,7 @@ func (e *answerError) final() bool {
 // is reports whether an error is a refusal with this status.
 func is(err error, status int) bool {
 	refused, ok := errors.AsType[*answerError](err)
-	return ok && refused.status == status
+	return ok && refused.status == status && refused.ours
 }
 
 // refusal reads an answer that is no success, and gives it its class.
@@ -303,6 +305,7 @@ func refusal(data []byte, response *http.Response) error {
 	e := &answerError{status: response.StatusCode, reason: http.StatusText(response.StatusCode)}
 	var says struct{ Kind, Message, Reason string }
 	if err := json.Unmarshal(data, &says); err == nil && says.Kind == "Status" {
+		e.ours = true
 		e.message = text.Clip(text.Printable(says.Message), maxMessage)
 		if says.Reason != "" {
 			e.reason = text.Clip(text.Printable(says.Reason), 64)
@@ -319,6 +322,8 @@ func refusal(data []byte, response *http.Response) error {
 // classOf returns the class of a refusal. Quotas refuse with 403, as missing rights do.
 func classOf(e *answerError) fleet.ErrorClass {
 	switch {
+	case !e.ours: // a proxy's: it says nothing about pods
+		return fleet.Transient
 	case e.status == http.StatusForbidden && strings.Contains(e.message, "exceeded quota"):
 		return fleet.Quota
 	case e.status == http.StatusUnauthorized, e.status == http.StatusForbidden:

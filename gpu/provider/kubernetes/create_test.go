@@ -58,7 +58,7 @@ func TestCreate(t *testing.T) {
 		"REELAY_API_KEY": nil, "REELAY_AGENT_RUNTIME": "ltx=python3 /app/ltx.py", "REELAY_ENDPOINT": "https://reelay.example",
 		"REELAY_AGENT_PROVIDER": "kubernetes", "REELAY_AGENT_INSTANCE_ID": "spot-a", "REELAY_AGENT_POOL": string(c.pool.ID),
 		"REELAY_AGENT_REGION": "eu-1", "REELAY_AGENT_GPU_TYPE": "L4", "REELAY_AGENT_CAPACITY_CLASS": "SPOT",
-		"REELAY_AGENT_MODELS": "testcard,a$$(HOME)", "REELAY_AGENT_NOTICE": "80s", "REELAY_AGENT_GRACE": "90s",
+		"REELAY_AGENT_MODELS": "testcard,a$$(HOME)$$$$(KEY)$$1", "REELAY_AGENT_NOTICE": "80s", "REELAY_AGENT_GRACE": "90s",
 	}, variables)
 	require.Nil(t, at(t, pod, "spec", "containers", 0, "env"), "the other container is as it was")
 }
@@ -96,6 +96,7 @@ func TestCreateAnswers(t *testing.T) {
 		"SignIn": {func(c *cluster) { c.Fault("POST pods", 3, html(200)) },
 			fleet.Transient, "no answer of Kubernetes but text/html: is a proxy in between?"},
 		"Gateway":  {func(c *cluster) { c.Fault("POST pods", 3, html(502)) }, fleet.Transient, "502 Bad Gateway"},
+		"NotFound": {func(c *cluster) { c.Fault("POST pods", 3, html(404)) }, fleet.Transient, "404 Not Found"},
 		"Redirect": {func(c *cluster) { c.Fault("POST pods", 3, html(302)) }, fleet.Transient, "302 Found"},
 		"NoTemplate": {func(c *cluster) { c.pool.Settings = []byte(`{"template": "absent"}`) },
 			fleet.Invalid, "there is no PodTemplate absent in the namespace reelay"},

@@ -54,7 +54,7 @@ func (x *examined) examine(ctx context.Context, p *Provider) {
 			"REELAY_KUBERNETES_TOKEN_FILE and REELAY_KUBERNETES_CA_FILE.") {
 		return
 	}
-	x.add("kubernetes-rights", "The service account has the rights that control needs in the namespace "+on.namespace+".", on.lacks(ctx),
+	x.add("kubernetes-rights", "The service account has the rights that control needs in the namespace "+on.namespace+".", on.lacks(ctx, s.Template),
 		"Give control's service account the Role of docs/operators/kubernetes.md.")
 	b, err := p.blueprint(ctx, on, x.pool, s)
 	if !x.add("kubernetes-template", "The PodTemplate "+s.Template+" exists, and an agent can run in it.", err,
@@ -94,14 +94,18 @@ var rights = []right{
 	{"watch", "", "pods", ""}, {"delete", "", "pods", ""}, {"create", "", "pods", "eviction"},
 }
 
-// lacks returns an error that names the rights that the service account does not have.
-func (on *connection) lacks(ctx context.Context) error {
+// lacks returns an error that names the rights that the service account does not have. A Role may name the templates.
+func (on *connection) lacks(ctx context.Context, template string) error {
 	var missing []string
 	for _, r := range rights {
+		name := ""
+		if r.resource == "podtemplates" {
+			name = template
+		}
 		var answer struct{ Status struct{ Allowed bool } }
 		_, err := on.do(ctx, call{method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: object{
 			"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": object{"resourceAttributes": object{
-				"namespace": on.namespace, "verb": r.verb, "group": r.group, "resource": r.resource, "subresource": r.part,
+				"namespace": on.namespace, "verb": r.verb, "group": r.group, "resource": r.resource, "subresource": r.part, "name": name,
 			}},
 		}, kind: "SelfSubjectAccessReview"}, &answer)
 		if err != nil {

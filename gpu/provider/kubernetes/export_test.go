@@ -13,5 +13,5 @@ func Describe(data []byte) (fleet.Instance, error) {
 	if err := json.Unmarshal(data, &one); err != nil {
 		return fleet.Instance{}, err
 	}
-	return one.instance(time.Now(), time.Time{}, &Settings{ScheduleSeconds: new(60)}), nil
+	return one.instance(time.Now(), seen{}, &Settings{ScheduleSeconds: new(60)}), nil
 }

@@ -101,7 +101,7 @@ func (p *Provider) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Insta
 	var all []fleet.Instance
 	var over []*ending
 	for _, one := range l.pods {
-		i := one.instance(l.now, m.heldAt(one), s)
+		i := one.instance(l.now, m.before(one), s)
 		if e := m.over(one, &i, l.now); e != nil {
 			e.at = len(all)
 			over = append(over, e)

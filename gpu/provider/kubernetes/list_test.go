@@ -34,6 +34,58 @@ func (c *cluster) ends(id, phase string, status int, reason, message string) {
 	})
 }
 
+// TestContainersThatDoNotStart counts the minute from when a list first had the failure: an image can take long before.
+func TestContainersThatDoNotStart(t *testing.T) {
+	t.Parallel()
+	for reason, message := range map[string]string{"ImagePullBackOff": "manifest unknown", "CreateContainerConfigError": `secret "x" not found`} {
+		c := setup(t)
+		c.create(t, "spot-a")
+		c.waiting("spot-a", "ContainerCreating", "", time.Hour)
+		require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State)
+		c.waiting("spot-a", reason, message, time.Hour)
+		i := c.list(t)["spot-a"]
+		require.Equal(t, fleet.InstanceBooting, i.State, "it may pass")
+		require.Contains(t, i.Cause, message)
+		c.waiting("spot-a", "ContainerCreating", "", time.Hour)
+		c.Advance(2 * time.Minute)
+		require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State)
+		c.waiting("spot-a", reason, message, time.Hour)
+		require.Equal(t, fleet.InstanceBooting, c.list(t)["spot-a"].State, "it passed, and failed again")
+		c.Advance(2 * time.Minute)
+
+		i = c.list(t)["spot-a"]
+
+		require.Equal(t, fleet.InstanceEnded, i.State)
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(i.Err))
+		require.ErrorContains(t, i.Err, message)
+		if pod := c.Pods()["spot-a"]; pod != nil {
+			require.NotNil(t, at(t, pod, "metadata", "deletionTimestamp"))
+		}
+	}
+}
+
+// TestAgentRunsBesideAContainerThatDoesNot keeps a pod whose agent can hold a job: Kubernetes calls it Pending.
+func TestAgentRunsBesideAContainerThatDoesNot(t *testing.T) {
+	t.Parallel()
+	c := setup(t)
+	c.create(t, "spot-a")
+	c.waiting("spot-a", "ContainerCreating", "", time.Hour)
+	c.Edit("spot-a", func(_, _, status fakekube.Object) {
+		status["phase"] = "Pending"
+		status["containerStatuses"] = []any{
+			fakekube.Object{"name": "logs", "state": fakekube.Object{"waiting": fakekube.Object{"reason": "ImagePullBackOff"}}},
+			fakekube.Object{"name": "agent", "state": fakekube.Object{"running": fakekube.Object{}}},
+		}
+	})
+	for range 3 {
+		i := c.list(t)["spot-a"]
+		require.Equal(t, fleet.InstanceRunning, i.State)
+		require.NoError(t, i.Err)
+		c.Advance(time.Hour)
+	}
+	require.Nil(t, at(t, c.Pods()["spot-a"], "metadata", "deletionTimestamp"))
+}
+
 // TestStates has what a cluster says of pods, and what the scaler hears.
 func TestStates(t *testing.T) {
 	t.Parallel()
@@ -66,11 +118,6 @@ func TestStates(t *testing.T) {
 			fleet.InstanceEnded, false, fleet.Invalid, "the container agent does not start: InvalidImageName: couldn't parse", true},
 		"PullFails": {func(c *cluster) { c.waiting("spot-a", "ErrImagePull", "503", 5*time.Second) },
 			fleet.InstanceBooting, false, "", "ErrImagePull: 503", false},
-		"PullFailed": {func(c *cluster) { c.waiting("spot-a", "ImagePullBackOff", "manifest unknown", 2*time.Minute) },
-			fleet.InstanceEnded, false, fleet.Invalid, "ImagePullBackOff: manifest unknown", true},
-		"NoSecret": {func(c *cluster) {
-			c.waiting("spot-a", "CreateContainerConfigError", `secret "x" not found`, 2*time.Minute)
-		}, fleet.InstanceEnded, false, fleet.Invalid, `secret "x" not found`, true},
 		"NodeFull": {func(c *cluster) {
 			c.Edit("spot-a", func(_, spec, s fakekube.Object) {
 				spec["nodeName"], s["phase"], s["reason"], s["message"] = "node-1", "Failed", "OutOfnvidia.com/gpu", "Node didn't have enough resource"

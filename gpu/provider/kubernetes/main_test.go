@@ -57,7 +57,7 @@ func setup(t *testing.T, edits ...func(*kubernetes.Config)) *cluster {
 func newPool() *capacity.Pool {
 	return &capacity.Pool{ID: models.NewPoolID(), PoolSpec: capacity.PoolSpec{
 		Name: "spot", Provider: kubernetes.Name, Region: "eu-1", GPUType: "L4", CapacityClass: models.CapacitySpot,
-		Models: []string{"testcard", "a$(HOME)"}, MaxWorkers: 4, Settings: json.RawMessage(`{"template": "l4-agent"}`),
+		Models: []string{"testcard", "a$(HOME)$$(KEY)$1"}, MaxWorkers: 4, Settings: json.RawMessage(`{"template": "l4-agent"}`),
 	}}
 }
 

@@ -30,9 +30,9 @@ type known struct {
 	state     fleet.InstanceState
 	reclaimed bool
 	ended     time.Time // when a list had it as ended for the first time, or zero
-	held      time.Time // when a list had it as held back for the last time, or zero
-	ordered   bool      // the scaler has ordered its deletion
-	reported  bool      // as stuck
+	seen
+	ordered  bool // the scaler has ordered its deletion
+	reported bool // as stuck
 }
 
 // fate is how a pod ended that vanishes.
@@ -93,14 +93,14 @@ func (m *memory) vanished(l *list) (version string, unknown map[string]string) {
 	return m.version, unknown
 }
 
-// heldAt returns when a pod was last seen held back, or zero.
-func (m *memory) heldAt(one *pod) time.Time {
+// before returns what the lists before had of a pod.
+func (m *memory) before(one *pod) seen {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.pods[one.Metadata.Name]; k != nil && k.uid == one.Metadata.UID {
-		return k.held
+		return k.seen
 	}
-	return time.Time{}
+	return seen{}
 }
 
 // taken notes pods that the cluster took away, as uids by id.
@@ -178,13 +178,19 @@ func (m *memory) keep(l *list, instances []fleet.Instance) {
 			k.ended = l.now
 		}
 		if was := before[instances[i].ID]; was != nil && was.uid == k.uid {
-			k.ordered, k.reported, k.held = was.ordered, was.reported, was.held
+			k.ordered, k.reported, k.seen = was.ordered, was.reported, was.seen
 			if !was.ended.IsZero() {
 				k.ended = was.ended
 			}
 		}
 		if one.gated() {
 			k.held = l.now
+		}
+		switch {
+		case one.failing() == nil:
+			k.failing = time.Time{}
+		case k.failing.IsZero():
+			k.failing = l.now
 		}
 		m.pods[instances[i].ID] = k
 	}

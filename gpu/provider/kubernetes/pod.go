@@ -45,6 +45,7 @@ type containerStatus struct {
 	Name  string
 	State struct {
 		Waiting    *struct{ Reason, Message string }
+		Running    *struct{}
 		Terminated *struct {
 			ExitCode, Signal int
 			Reason, Message  string
@@ -92,8 +93,8 @@ func (p *pod) gated() bool {
 	return c != nil && c.Reason == "SchedulingGated"
 }
 
-// startLimit is how long a container may wait for its image or its configuration on its node. Registries fail in
-// passing, and Secrets may be written a little later than the pod.
+// startLimit is how long a container may fail to start. Registries fail in passing, and Secrets may be written a little
+// later than the pod.
 const startLimit = time.Minute
 
 // hopeless are the reasons for which a container that waits does not start, with whether a wait may help.
@@ -103,9 +104,15 @@ var hopeless = map[string]bool{
 	"RunContainerError": true,
 }
 
-// instance describes a pod for the scaler, at a time of the cluster. held is when it was last seen held back, or zero. A
-// pod in a phase that is not known here runs: then nobody takes it for gone.
-func (p *pod) instance(now, held time.Time, s *Settings) fleet.Instance {
+// seen is what lists before had of a pod.
+type seen struct {
+	held    time.Time // when it was held back for the last time, or zero
+	failing time.Time // since when a container of it does not start, or zero
+}
+
+// instance describes a pod for the scaler, at a time of the cluster. A pod in a phase that is not known here runs: then
+// nobody takes it for gone. So does one whose agent runs, although a container beside it still waits.
+func (p *pod) instance(now time.Time, before seen, s *Settings) fleet.Instance {
 	i := fleet.Instance{ID: p.Metadata.Name, State: fleet.InstanceRunning, CreatedAt: p.Metadata.CreationTimestamp}
 	agent := p.agent()
 	switch {
@@ -116,14 +123,14 @@ func (p *pod) instance(now, held time.Time, s *Settings) fleet.Instance {
 		}
 	case p.Metadata.DeletionTimestamp != nil:
 		i.State, i.Reclaimed = fleet.InstanceEnding, p.reclaimed()
-	case p.Status.Phase == "Pending":
+	case agent != nil && agent.State.Terminated != nil: // a container beside it keeps the pod
+		i.State, i.Cause = fleet.InstanceEnded, p.cause(agent)
+	case p.Status.Phase == "Pending" && (agent == nil || agent.State.Running == nil):
 		i.State = fleet.InstanceBooting
-		i.Cause, i.Err = p.unstarted(now, held, s)
+		i.Cause, i.Err = p.unstarted(now, before, s)
 		if i.Err != nil {
 			i.State = fleet.InstanceEnded
 		}
-	case agent != nil && agent.State.Terminated != nil: // a container beside it keeps the pod
-		i.State, i.Cause = fleet.InstanceEnded, p.cause(agent)
 	}
 	return i
 }
@@ -147,12 +154,12 @@ func (p *pod) turnedAway() error {
 }
 
 // unstarted returns what a pod that has not started waits for, or an error if that will not come.
-func (p *pod) unstarted(now, held time.Time, s *Settings) (waits string, err error) {
+func (p *pod) unstarted(now time.Time, before seen, s *Settings) (waits string, err error) {
 	if c := p.condition("PodScheduled", "False"); c != nil {
 		waits = words(c.Reason, c.Message)
 		since := c.LastTransitionTime
-		if held.After(since) { // the condition is as old as the pod, which only now has been refused
-			since = held
+		if before.held.After(since) { // the condition is as old as the pod, which only now has been refused
+			since = before.held
 		}
 		// A nominated node is being cleared for the pod.
 		if c.Reason == "Unschedulable" && p.Status.NominatedNodeName == "" && s.patience() > 0 && now.Sub(since) >= s.patience() {
@@ -160,24 +167,31 @@ func (p *pod) unstarted(now, held time.Time, s *Settings) (waits string, err err
 		}
 		return waits, nil
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if c.State.Waiting == nil {
-			continue
-		}
-		mayPass, known := hopeless[c.State.Waiting.Reason]
-		if !known {
-			continue
-		}
-		waits = fmt.Sprintf("the container %s does not start: %s", text.Clip(c.Name, 63), words(c.State.Waiting.Reason, c.State.Waiting.Message))
-		since := p.Metadata.CreationTimestamp
-		if scheduled := p.condition("PodScheduled", "True"); scheduled != nil {
-			since = scheduled.LastTransitionTime
-		}
-		if !mayPass || now.Sub(since) >= startLimit {
-			return "", fleet.Refuse(fleet.Invalid, "%s", waits)
-		}
+	c := p.failing()
+	if c == nil {
+		return "", nil
+	}
+	waits = fmt.Sprintf("the container %s does not start: %s", text.Clip(c.Name, 63), words(c.State.Waiting.Reason, c.State.Waiting.Message))
+	if mayPass := hopeless[c.State.Waiting.Reason]; !mayPass || !before.failing.IsZero() && now.Sub(before.failing) >= startLimit {
+		return "", fleet.Refuse(fleet.Invalid, "%s", waits)
 	}
 	return waits, nil
+}
+
+// failing returns the first container that does not start for a reason that rarely passes, or nil.
+func (p *pod) failing() *containerStatus {
+	all := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	at := slices.IndexFunc(all, func(c containerStatus) bool {
+		if c.State.Waiting == nil {
+			return false
+		}
+		_, known := hopeless[c.State.Waiting.Reason]
+		return known
+	})
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
 }
 
 // cause returns why a pod ended that nobody took away.

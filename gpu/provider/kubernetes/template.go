@@ -199,8 +199,8 @@ func (b *blueprint) variables(agent object, id string) []any {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
-		// $(NAME) would be replaced by the value of another variable.
-		all = append(all, object{"name": name, "value": strings.ReplaceAll(ours[name], "$(", "$$(")})
+		// $(NAME) would be replaced by the value of another variable, such as the key; $$ is a $.
+		all = append(all, object{"name": name, "value": strings.ReplaceAll(ours[name], "$", "$$")})
 	}
 	return all
 }

@@ -46,6 +46,14 @@ type Server struct {
 	snapshots map[string][]Object
 	faults    []*fault
 	calls     []string
+	ahead     time.Duration // of its clock
+}
+
+// Advance sets the clock of the cluster forward.
+func (s *Server) Advance(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead += by
 }
 
 type event struct {
@@ -294,6 +302,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		name = "WATCH pods"
 	}
 	s.mu.Lock()
+	w.Header().Set("Date", time.Now().Add(s.ahead).UTC().Format(http.TimeFormat))
 	s.calls = append(s.calls, name)
 	var do *fault
 	if at := slices.IndexFunc(s.faults, func(f *fault) bool { return f.call == name && f.times > 0 }); at >= 0 {
