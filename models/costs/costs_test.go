@@ -140,6 +140,20 @@ func TestLedger(t *testing.T) {
 		same(t, "0", ofJob(t, db).ChargedUSD)
 	})
 
+	t.Run("GivesBackOnlyWhatItTook", func(t *testing.T) {
+		t.Parallel()
+		db := fixture(t)
+		exec(t, db, `INSERT INTO machines (pool_id, provider, instance_id, workers, asked_at, created_at, billed_until, gone_at)
+			SELECT id, 'cloud', name, 1, ?0, ?0, ?0, ?0 FROM pools`, begin.Add(-time.Hour))
+		attempt(t, db, "first", "spot", 0, 150, 20, 30, models.JobQueued)
+
+		exec(t, db, "UPDATE machines SET billed_until = NULL, gone_at = NULL")
+
+		var seconds float64
+		require.NoError(t, db.NewRaw("SELECT sum(wasted_seconds) FROM ledger").Scan(t.Context(), &seconds))
+		require.InDelta(t, 50, seconds, 0.001, "the machine was gone before the attempt was entered")
+	})
+
 	t.Run("DoesNotKnowWhatAPoolWithoutAPriceCosts", func(t *testing.T) {
 		t.Parallel()
 		db := fixture(t)
