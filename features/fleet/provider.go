@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/reelay/reelay/models/capacity"
 )
 
@@ -98,6 +101,20 @@ const (
 	// InstanceEnded is a machine that does not run any more. A provider may omit it.
 	InstanceEnded InstanceState = "ENDED"
 )
+
+// NewInstanceID returns an id for a new machine of a pool: the pool's name, a hyphen, and eight
+// random hexadecimal digits.
+func NewInstanceID(pool string) string { return pool + "-" + uuid.NewString()[:8] }
+
+// IsInstanceID reports whether an id has the form of [NewInstanceID] for a pool. The exact form keeps
+// the machines of a pool apart from those of a pool with a longer name, and from those that people
+// named after the pool.
+func IsInstanceID(pool, id string) bool {
+	rest, found := strings.CutPrefix(id, pool+"-")
+	return found && instanceDigits.MatchString(rest)
+}
+
+var instanceDigits = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 // Created is the result of creating one instance.
 type Created struct {

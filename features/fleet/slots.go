@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
@@ -40,7 +39,7 @@ func bootingWorkers(pool *capacity.Pool, n int, now time.Time) []*models.Worker 
 	machine, per := "", perMachine(pool)
 	for i := range n {
 		if i%per == 0 {
-			machine = pool.Name + "-" + uuid.NewString()[:8]
+			machine = NewInstanceID(pool.Name)
 		}
 		workers = append(workers, &models.Worker{
 			ID: models.NewWorkerID(), PoolID: pool.ID, Provider: pool.Provider, GPUCount: max(1, pool.GPUsPerWorker),

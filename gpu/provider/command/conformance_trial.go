@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
@@ -120,7 +119,7 @@ func (t *trial) ended() *call {
 func (t *trial) newIDs(n int) []string {
 	var ids []string
 	for range n {
-		ids = append(ids, t.pool.Name+"-"+strings.ReplaceAll(uuid.NewString(), "-", "")[:8])
+		ids = append(ids, fleet.NewInstanceID(t.pool.Name))
 	}
 	return ids
 }
@@ -144,9 +143,10 @@ func (t *trial) create(ctx context.Context, pool *capacity.Pool, requestID strin
 	return first
 }
 
-// list returns the machines of the pool that have not ended, or what is wrong with the list.
+// list returns all machines of the list that have not ended, or what is wrong with the list. No machine of
+// another form of id is ignored, since nobody else has machines of the test's pool.
 func (t *trial) list(ctx context.Context) ([]fleet.Instance, *flaw) {
-	all, err := t.provider.List(ctx, t.pool)
+	_, all, err := t.provider.instances(ctx, t.pool)
 	if err != nil {
 		return nil, &flaw{found: "Its list failed: " + strings.TrimSuffix(err.Error(), ".") + ".",
 			fix: "A list ends with the status 0 after one line of JSON per machine of the pool. Without a machine it prints nothing."}

@@ -30,6 +30,8 @@ type ec2API struct {
 	mu     sync.Mutex
 	faults map[string][]string // of the next requests, by action: "lost", or a code of AWS and its message
 	calls  []url.Values
+	// hanging is a file that is made when a request gets no answer.
+	hanging string
 }
 
 // startMoto starts the imitation of EC2, and returns where it is.
@@ -62,7 +64,7 @@ func startEC2(t *testing.T, at *url.URL) (*cloud, *ec2API) {
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	c := wrapped(t, "ec2-spot", `{}`, map[string]string{"PATH": bin + ":" + os.Getenv("PATH"), "AWS_ENDPOINT_URL": server.URL,
-		"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "hunter2", "EC2_LAUNCH_TEMPLATE": "reelay", "AGENT_COMMAND": "docker run agent"})
+		"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "hunter2", "EC2_LAUNCH_TEMPLATE": "reelay", "AGENT_COMMAND": agentCommand})
 	c.pool.Region, c.pool.Zones, c.pool.MachineType = "us-east-1", []string{"us-east-1b", "us-east-1a"}, "g6.xlarge"
 	api.do(t, url.Values{"Action": {"CreateLaunchTemplate"}, "LaunchTemplateName": {"reelay"},
 		"LaunchTemplateData.ImageId": {"ami-12c6146b"}})
@@ -118,6 +120,9 @@ func (a *ec2API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch code, message, _ := strings.Cut(fault, " "); code {
 	case "":
 		a.real.ServeHTTP(w, r)
+	case "hang":
+		_ = os.WriteFile(a.hanging, nil, 0o600)
+		<-r.Context().Done() // until the program is killed
 	case "lost":
 		a.real.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
@@ -129,6 +134,8 @@ func (a *ec2API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `<?xml version="1.0"?><Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors></Response>`, code, message)
 	}
 }
+
+var instanceOf = regexp.MustCompile(`<instanceId>(i-[0-9a-f]+)</instanceId>`)
 
 // Not parallel: its programs take seconds of CPU, and a list is killed after 10 seconds.
 func TestEC2(t *testing.T) {
@@ -145,10 +152,10 @@ func TestEC2(t *testing.T) {
 
 	t.Run("CreatesASpotInstance", func(t *testing.T) {
 		c, api := startEC2(t, moto)
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
-		arguments := strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " ")
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+		arguments := strings.Join(fleet.AgentArguments("command", c.pool, "spot-0000000a"), " ")
 		c.pool.CapacityClass, c.pool.Zones = models.CapacityOnDemand, nil
-		require.NoError(t, c.create(t, "spot-b")[0].Err)
+		require.NoError(t, c.create(t, "spot-0000000b")[0].Err)
 
 		spot, demand := api.runs()[0], api.runs()[1]
 
@@ -159,11 +166,12 @@ func TestEC2(t *testing.T) {
 		require.False(t, demand.Has("InstanceMarketOptions.MarketType") || demand.Has("Placement.AvailabilityZone"))
 		script, err := base64.StdEncoding.DecodeString(spot.Get("UserData"))
 		require.NoError(t, err)
-		require.Equal(t, "#!/bin/sh\nexport REELAY_API_KEY="+c.key+"\nexport REELAY_ENDPOINT=https://reelay.example\nexec docker run agent "+
+		require.Equal(t, "#!/bin/sh\nexport REELAY_API_KEY="+c.key+"\nexport REELAY_ENDPOINT=https://reelay.example\nexec "+agentCommand+" "+
 			arguments+"\n", string(script))
-		require.ElementsMatch(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
-		c.delete(t, "spot-a", "spot-a", "spot-never")
-		require.ElementsMatch(t, []string{"spot-a ENDED", "spot-b RUNNING"}, c.ids(t))
+		require.Equal(t, c.wanted(), boot(t, string(script)))
+		require.ElementsMatch(t, []string{"spot-0000000a RUNNING", "spot-0000000b RUNNING"}, c.ids(t))
+		c.delete(t, "spot-0000000a", "spot-0000000a", "spot-0000dead")
+		require.ElementsMatch(t, []string{"spot-0000000a ENDED", "spot-0000000b RUNNING"}, c.ids(t))
 	})
 
 	t.Run("CreatesOnceWhateverIsAnswered", func(t *testing.T) {
@@ -171,9 +179,9 @@ func TestEC2(t *testing.T) {
 		api.rude("RunInstances", "lost", "lost")
 		api.rude("DescribeInstances", "", "html") // and the list that follows
 
-		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
-		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-0000000a")[0].Err))
+		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-0000000a")[0].Err))
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 
 		tokens := map[string]bool{}
 		for _, run := range api.runs() {
@@ -181,11 +189,57 @@ func TestEC2(t *testing.T) {
 			tokens[run.Get("ClientToken")] = true
 		}
 		require.Len(t, tokens, 1, "EC2 makes one machine of a token; moto knows none")
-		require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
-		c.delete(t, "spot-a")
-		require.Equal(t, []string{"spot-a ENDED"}, c.ids(t), "all of the name are ended")
+		require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
+		c.delete(t, "spot-0000000a")
+		require.Equal(t, []string{"spot-0000000a ENDED"}, c.ids(t), "all of the name are ended")
 		api.rude("RunInstances", "IdempotentParameterMismatch The token was used with other parameters")
-		require.NoError(t, c.create(t, "spot-b")[0].Err, "it exists, with the user data of an older key")
+		require.NoError(t, c.create(t, "spot-0000000b")[0].Err, "it exists, with the user data of an older key")
+	})
+
+	t.Run("KeepsTheAnswersOfACallThatIsKilled", func(t *testing.T) {
+		c, api := startEC2(t, moto)
+		api.hanging = filepath.Join(c.folder, "hanging")
+		api.rude("RunInstances", "", "hang")
+
+		all := c.interrupted(t, "spot-0000000a", "spot-0000000b")
+
+		require.NoError(t, all[0].Err)
+		require.Equal(t, fleet.Transient, fleet.ClassOf(all[1].Err), all[1].Err)
+	})
+
+	t.Run("TerminatesAStoppedInstance", func(t *testing.T) {
+		c, api := startEC2(t, moto)
+		c.pool.CapacityClass = models.CapacityOnDemand
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+		body := api.do(t, url.Values{"Action": {"DescribeInstances"}})
+		api.do(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {instanceOf.FindStringSubmatch(body)[1]}})
+		require.Equal(t, []string{"spot-0000000a ENDED"}, c.ids(t))
+		require.Contains(t, api.do(t, url.Values{"Action": {"DescribeInstances"}}), "<name>stopped</name>")
+
+		c.delete(t, "spot-0000000a")
+
+		require.Contains(t, api.do(t, url.Values{"Action": {"DescribeInstances"}}), "<name>terminated</name>")
+	})
+
+	t.Run("KnowsAMachineThatAPersonRenamed", func(t *testing.T) {
+		c, api := startEC2(t, moto)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+		body := api.do(t, url.Values{"Action": {"DescribeInstances"}})
+		api.do(t, url.Values{"Action": {"CreateTags"}, "ResourceId.1": {instanceOf.FindStringSubmatch(body)[1]}, "Tag.1.Key": {"Name"}, "Tag.1.Value": {""}})
+		for _, id := range []string{"none", "", "web"} { // machines of a person who copied a tag
+			values := url.Values{"Action": {"RunInstances"}, "ImageId": {"ami-12c6146b"}, "MinCount": {"1"}, "MaxCount": {"1"},
+				"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"reelay-pool"}, "TagSpecification.1.Tag.1.Value": {"spot"}}
+			if id != "none" {
+				values.Set("TagSpecification.1.Tag.2.Key", "reelay-id")
+				values.Set("TagSpecification.1.Tag.2.Value", id)
+			}
+			api.do(t, values)
+		}
+
+		require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
+		c.delete(t, "spot-0000000a")
+
+		require.Equal(t, 1, strings.Count(api.do(t, url.Values{"Action": {"DescribeInstances"}}), "<name>terminated</name>"))
 	})
 
 	t.Run("TriesTheZonesInOrder", func(t *testing.T) {
@@ -194,10 +248,10 @@ func TestEC2(t *testing.T) {
 			"You can currently get g6.xlarge capacity by not specifying a zone in your request or choosing us-east-1c, us-east-1d."
 		api.rude("RunInstances", sold)
 
-		require.Equal(t, fleet.Created{ID: "spot-a", Zone: "us-east-1a"}, c.create(t, "spot-a")[0])
+		require.Equal(t, fleet.Created{ID: "spot-0000000a", Zone: "us-east-1a"}, c.create(t, "spot-0000000a")[0])
 
 		api.rude("RunInstances", sold, sold)
-		err := c.create(t, "spot-b")[0].Err
+		err := c.create(t, "spot-0000000b")[0].Err
 		require.Equal(t, fleet.Stockout, fleet.ClassOf(err))
 		var refused *fleet.ProviderError
 		require.ErrorAs(t, err, &refused)
@@ -217,7 +271,7 @@ func TestEC2(t *testing.T) {
 			"InternalError An internal error has occurred":                  fleet.Transient,
 		} {
 			api.rude("RunInstances", fault, fault, fault)
-			err := c.create(t, "spot-a")[0].Err
+			err := c.create(t, "spot-0000000a")[0].Err
 			require.Equal(t, class, fleet.ClassOf(err), err)
 			require.ErrorContains(t, err, strings.Fields(fault)[0])
 		}
@@ -237,7 +291,7 @@ func TestEC2(t *testing.T) {
 	t.Run("ListsAllPages", func(t *testing.T) {
 		c, api := startEC2(t, moto)
 		c.pool.Zones = nil
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 		body := api.do(t, url.Values{"Action": {"DescribeInstances"}})
 		require.Regexp(t, regexp.MustCompile(`reelay-pool`), body)
 		page := strings.Replace(body, "</DescribeInstancesResponse>", "<nextToken>more</nextToken></DescribeInstancesResponse>", 1)
@@ -247,7 +301,7 @@ func TestEC2(t *testing.T) {
 			text, _ := io.ReadAll(r.Body)
 			r.Body = io.NopCloser(strings.NewReader(string(text)))
 			if strings.Contains(string(text), "NextToken=more") {
-				_, _ = io.WriteString(w, strings.ReplaceAll(body, "spot-a", "spot-z"))
+				_, _ = io.WriteString(w, strings.ReplaceAll(body, "spot-0000000a", "spot-0000000f"))
 				return
 			}
 			if strings.Contains(string(text), "DescribeInstances") {
@@ -258,7 +312,7 @@ func TestEC2(t *testing.T) {
 		})
 		api.mu.Unlock()
 
-		require.ElementsMatch(t, []string{"spot-a RUNNING", "spot-z RUNNING"}, c.ids(t))
+		require.ElementsMatch(t, []string{"spot-0000000a RUNNING", "spot-0000000f RUNNING"}, c.ids(t))
 	})
 
 	t.Run("NeedsCredentials", func(t *testing.T) {

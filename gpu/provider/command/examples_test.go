@@ -43,6 +43,82 @@ func wrapped(t *testing.T, name, options string, variables map[string]string) *c
 	return c
 }
 
+// agentCommand is the AGENT_COMMAND of the documentation.
+const agentCommand = "docker run --env REELAY_ENDPOINT --env REELAY_API_KEY --gpus all --network host IMAGE"
+
+// boot runs what a machine runs at its boot, with variables of its own, and returns the variables that docker gives the container.
+func boot(t *testing.T, script string, variables ...string) string {
+	t.Helper()
+	bin := t.TempDir()
+	testrun.WriteProgram(t, filepath.Join(bin, "docker"), `#!/bin/sh
+while [ $# -gt 0 ]; do
+	case $1 in --env) shift; echo "$1=$(printenv "$1")" ;; esac
+	shift
+done
+`)
+	machine := exec.Command("sh", "-c", script)
+	machine.Env = append(variables, "PATH="+bin+":/usr/bin:/bin")
+	out, err := machine.Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// wanted returns the variables that a container needs, as boot returns them.
+func (c *cloud) wanted() string {
+	return "REELAY_ENDPOINT=https://reelay.example\nREELAY_API_KEY=" + c.key + "\n"
+}
+
+// TestAgentCommand checks that the command is documented as it is tested.
+func TestAgentCommand(t *testing.T) {
+	t.Parallel()
+	for file, times := range map[string]int{"../../../docs/operators/clouds.md": 3, "examples/ec2-spot": 1, "examples/lambda": 1, "examples/skypilot": 1} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, times, strings.Count(strings.Join(strings.Fields(string(text)), " "), agentCommand), file)
+	}
+}
+
+// interrupted creates machines, and kills the program when it waits for an answer.
+func (c *cloud) interrupted(t *testing.T, ids ...string) []fleet.Created {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan []fleet.Created, 1)
+	go func() { ended <- c.Create(ctx, c.pool, "request-1", ids) }()
+	testrun.Eventually(t, "the program waits", func() bool { _, err := os.Stat(filepath.Join(c.folder, "hanging")); return err == nil })
+	cancel()
+	return testrun.Receive(t, "the call ends", ended)
+}
+
+// stuck is the id of a machine whose create gets no answer from the imitations of docker and others.
+const stuck = "spot-0000bad0"
+
+func TestAnswersOfACallThatIsKilled(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operators/providers.md")
+	require.NoError(t, err)
+	walkthrough := string(regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(page)[1])
+	for name, cloudOf := range map[string]func(*testing.T) *cloud{
+		"docker-compose": func(t *testing.T) *cloud { return example(t, "docker-compose", `{"service": "worker"}`) },
+		"skypilot":       func(t *testing.T) *cloud { return skypilot(t, `{}`) },
+		"slurm":          func(t *testing.T) *cloud { return fakeSlurm(t, `{}`) },
+		"mycloud": func(t *testing.T) *cloud {
+			c := setupIn(t, t.TempDir(), "mycloud")
+			testrun.WriteProgram(t, filepath.Join(c.folder, "mycloud"), walkthrough)
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			all := cloudOf(t).interrupted(t, "spot-0000000a", stuck)
+
+			require.NoError(t, all[0].Err)
+			require.Equal(t, fleet.Transient, fleet.ClassOf(all[1].Err), all[1].Err)
+		})
+	}
+}
+
 // ids lists the ids and states of the pool's machines.
 func (c *cloud) ids(t *testing.T) (ids []string) {
 	t.Helper()
@@ -66,22 +142,22 @@ func TestDockerCompose(t *testing.T) {
 	c := example(t, "docker-compose", `{"service": "worker"}`)
 
 	for range 2 { // a create can be repeated
-		for _, result := range c.create(t, "spot-a", "spot-b") {
+		for _, result := range c.create(t, "spot-0000000a", "spot-0000000b") {
 			require.NoError(t, result.Err)
 		}
 	}
-	require.Equal(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
-	require.Equal(t, "https://reelay.example "+c.key+"\n", c.read(t, "containers/spot-a"))
+	require.Equal(t, []string{"spot-0000000a RUNNING", "spot-0000000b RUNNING"}, c.ids(t))
+	require.Equal(t, "https://reelay.example "+c.key+"\n", c.read(t, "containers/spot-0000000a"))
 	denied := c.create(t, "spot-denied")[0].Err
 	require.Equal(t, fleet.Permission, fleet.ClassOf(denied), denied)
-	c.delete(t, "spot-a", "spot-a")
-	require.Equal(t, []string{"spot-b RUNNING"}, c.ids(t))
-	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-b"}, 0), "does not know the verb")
+	c.delete(t, "spot-0000000a", "spot-0000000a")
+	require.Equal(t, []string{"spot-0000000b RUNNING"}, c.ids(t))
+	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-0000000b"}, 0), "does not know the verb")
 
 	calls := c.read(t, "calls")
-	require.Contains(t, calls, "compose run --detach --rm --no-deps --name spot-a --label reelay.pool=spot -e REELAY_ENDPOINT -e REELAY_API_KEY worker --provider command --instance-id spot-a --pool "+string(c.pool.ID))
+	require.Contains(t, calls, "compose run --detach --rm --no-deps --name spot-0000000a --label reelay.pool=spot -e REELAY_ENDPOINT -e REELAY_API_KEY worker --provider command --instance-id spot-0000000a --pool "+string(c.pool.ID))
 	require.Contains(t, calls, "ps --all --filter label=reelay.pool=spot --format {{json .}}")
-	require.Contains(t, calls, "rm --force spot-a")
+	require.Contains(t, calls, "rm --force spot-0000000a")
 	require.NotContains(t, calls, c.key, "other users can read arguments")
 
 	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
@@ -90,7 +166,7 @@ func TestDockerCompose(t *testing.T) {
 	for options, class := range map[string]fleet.ErrorClass{`{"service": "absent"}`: fleet.Invalid,
 		`{"service": "-v/:/host"}`: fleet.Invalid, `{"image": "x"}`: fleet.Invalid} {
 		c.pool.Settings = json.RawMessage(`{"program": "docker-compose", "options": ` + options + `}`)
-		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
+		require.Equal(t, class, fleet.ClassOf(c.create(t, "spot-0000000c")[0].Err))
 	}
 	require.NotContains(t, c.read(t, "calls"), "/host")
 }
@@ -102,28 +178,28 @@ func TestFakeCloud(t *testing.T) {
 	agent := "#!/bin/sh\necho \"$REELAY_ENDPOINT $REELAY_API_KEY $*\" >>started\nsleep 1000 &\nwait\n"
 	testrun.WriteProgram(t, filepath.Join(c.folder, "agent"), agent)
 	t.Cleanup(func() {
-		c.Delete(context.Background(), c.pool, []fleet.Instance{{ID: "spot-a"}, {ID: "spot-b"}, {ID: "spot-c"}})
+		c.Delete(context.Background(), c.pool, []fleet.Instance{{ID: "spot-0000000a"}, {ID: "spot-0000000b"}, {ID: "spot-0000000c"}})
 	})
 
 	for range 2 {
-		require.Equal(t, fleet.Created{ID: "spot-a", Zone: "fake-a"}, c.create(t, "spot-a", "spot-b")[0])
+		require.Equal(t, fleet.Created{ID: "spot-0000000a", Zone: "fake-a"}, c.create(t, "spot-0000000a", "spot-0000000b")[0])
 	}
-	require.Equal(t, []string{"spot-a RUNNING", "spot-b RUNNING"}, c.ids(t))
+	require.Equal(t, []string{"spot-0000000a RUNNING", "spot-0000000b RUNNING"}, c.ids(t))
 	testrun.Eventually(t, "two agents start", func() bool {
 		started, _ := os.ReadFile(filepath.Join(c.folder, "started"))
 		return strings.Count(string(started), "https://reelay.example "+c.key+" --provider command --instance-id spot-") == 2
 	})
-	require.NoError(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0))
-	testrun.Eventually(t, "the machine ends", func() bool { return c.ids(t)[0] == "spot-a ENDED" })
+	require.NoError(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-0000000a"}, 0))
+	testrun.Eventually(t, "the machine ends", func() bool { return c.ids(t)[0] == "spot-0000000a ENDED" })
 	all, err := c.List(t.Context(), c.pool)
 	require.NoError(t, err)
 	require.True(t, all[0].Reclaimed)
-	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0), fleet.ErrNoInstance)
-	c.delete(t, "spot-b", "spot-b")
-	require.Equal(t, []string{"spot-a ENDED"}, c.ids(t))
+	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-0000000a"}, 0), fleet.ErrNoInstance)
+	c.delete(t, "spot-0000000b", "spot-0000000b")
+	require.Equal(t, []string{"spot-0000000a ENDED"}, c.ids(t))
 
 	c.pool.Settings = json.RawMessage(`{"program": "fake-cloud", "options": {"soldOut": true}}`)
-	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-c")[0].Err))
+	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-0000000c")[0].Err))
 }
 
 // TestWalkthrough follows "A new provider in 60 lines" of the documentation.
@@ -145,17 +221,18 @@ func TestWalkthrough(t *testing.T) {
 	out, err := byHand.Output()
 
 	require.NoError(t, err)
-	require.Equal(t, `{"id": "h100-spot-1"}`+"\n"+`{"id": "h100-spot-1", "state": "RUNNING"}`+"\n"+`{"id": "h100-spot-1"}`+"\n", string(out))
+	require.Equal(t, `{"id": "h100-spot-00000001"}`+"\n"+`{"id": "h100-spot-00000001", "state": "RUNNING"}`+"\n"+
+		`{"id": "h100-spot-00000001"}`+"\n", string(out))
 	for range 2 {
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 	}
-	script := c.read(t, "machines/spot-a")
+	script := c.read(t, "machines/spot-0000000a")
 	require.Contains(t, script, "\nexport REELAY_API_KEY="+c.key+"\n")
-	require.Contains(t, script, "\nexec reelay-agent --provider command --instance-id spot-a ")
-	require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
-	c.delete(t, "spot-a", "spot-a")
+	require.Contains(t, script, "\nexec reelay-agent --provider command --instance-id spot-0000000a ")
+	require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
+	c.delete(t, "spot-0000000a", "spot-0000000a")
 	require.Empty(t, c.ids(t))
 	c.pool.MachineType = "sold-out"
-	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-b")[0].Err))
-	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-a"}, 0), "does not know the verb")
+	require.Equal(t, fleet.Stockout, fleet.ClassOf(c.create(t, "spot-0000000b")[0].Err))
+	require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-0000000a"}, 0), "does not know the verb")
 }

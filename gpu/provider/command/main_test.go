@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 	} {
 		os.Setenv(name, value)
 	}
+	os.Unsetenv("PYTHONUNBUFFERED") // control does not have it, and it hides answers that are not flushed
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
 	testrun.Main(m.Run)
 }

@@ -13,7 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,34 +130,32 @@ func (p *Provider) resultsOf(ctx context.Context, pool *capacity.Pool, r request
 }
 
 // List implements [fleet.Provider]. It returns all machines or an error: a machine that is left
-// out counts as gone.
+// out counts as gone. Machines whose id is not of the pool's form are ignored.
 func (p *Provider) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
+	c, all, err := p.instances(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	owned := slices.DeleteFunc(slices.Clone(all), func(i fleet.Instance) bool { return !fleet.IsInstanceID(pool.Name, i.ID) })
+	p.noteStrangers(ctx, c, pool, len(all)-len(owned))
+	return owned, nil
+}
+
+// instances returns all machines that the program lists, or an error.
+func (p *Provider) instances(ctx context.Context, pool *capacity.Pool) (*call, []fleet.Instance, error) {
 	c, err := p.call(ctx, pool, request{Verb: verbList})
 	if err == nil && c.problem != "" {
 		err = fleet.Refuse(fleet.Transient, "the list of the program %s cannot be used%s", c.program, c.because())
 	}
 	if err != nil {
-		return nil, err
+		return c, nil, err
 	}
 	all := []fleet.Instance{}
-	strangers := 0
 	for _, id := range c.order {
 		a := c.answers[id]
-		if !owns(pool, id) {
-			strangers++
-			continue
-		}
 		all = append(all, fleet.Instance{ID: id, Zone: a.Zone, State: a.State, CreatedAt: a.CreatedAt, Reclaimed: a.Reclaimed})
 	}
-	p.noteStrangers(ctx, c, pool, strangers)
-	return all, nil
-}
-
-// owns reports whether an instance belongs to a pool: its id is the pool's name, a hyphen, and
-// a part without one. Without the latter, the pool "a" would own those of the pool "a-b".
-func owns(pool *capacity.Pool, id string) bool {
-	rest, found := strings.CutPrefix(id, pool.Name+"-")
-	return found && rest != "" && !strings.Contains(rest, "-")
+	return c, all, nil
 }
 
 // FindProgram returns an error if a folder does not have the program of a pool.

@@ -24,12 +24,12 @@ func TestCreate(t *testing.T) {
 	t.Run("GivesTheProgramARequestAndReadsAResultPerInstance", func(t *testing.T) {
 		t.Parallel()
 		c := setup(t, `cat >request; env >env; printf %s "$*" >arguments
-			echo '{"id": "spot-b", "error": {"class": "STOCKOUT", "message": "none left", "zonesAvailable": ["eu-1c"]}}'
-			echo '{"id": "spot-a", "zone": "eu-1b"}'`)
+			echo '{"id": "spot-0000000b", "error": {"class": "STOCKOUT", "message": "none left", "zonesAvailable": ["eu-1c"]}}'
+			echo '{"id": "spot-0000000a", "zone": "eu-1b"}'`)
 
-		all := c.create(t, "spot-a", "spot-b")
+		all := c.create(t, "spot-0000000a", "spot-0000000b")
 
-		require.Equal(t, fleet.Created{ID: "spot-a", Zone: "eu-1b"}, all[0])
+		require.Equal(t, fleet.Created{ID: "spot-0000000a", Zone: "eu-1b"}, all[0])
 		require.EqualError(t, all[1].Err, "none left")
 		require.Equal(t, fleet.Stockout, fleet.ClassOf(all[1].Err))
 		require.Equal(t, []string{"eu-1c"}, all[1].Err.(*fleet.ProviderError).ZonesAvailable)
@@ -38,7 +38,7 @@ func TestCreate(t *testing.T) {
 			"environment": {"REELAY_ENDPOINT": "https://reelay.example", "REELAY_API_KEY": "`+c.key+`"},
 			"pool": {"id": "`+string(c.pool.ID)+`", "name": "spot", "region": "eu-1", "zones": ["eu-1a"], "machineType": "big", "gpuType": "L4",
 				"capacityClass": "SPOT", "models": ["testcard", "other"]},
-			"instances": [`+instance(c.pool, "spot-a")+`, `+instance(c.pool, "spot-b")+`]}`, c.read(t, "request"))
+			"instances": [`+instance(c.pool, "spot-0000000a")+`, `+instance(c.pool, "spot-0000000b")+`]}`, c.read(t, "request"))
 		require.Contains(t, c.read(t, "env"), "CLOUD_TOKEN=mine")
 		require.NotContains(t, c.read(t, "env"), "hunter2")
 		require.NotContains(t, c.read(t, "env"), c.key)
@@ -51,13 +51,13 @@ func TestCreate(t *testing.T) {
 	}{
 		"nothing":                {`:`, fleet.Transient, "ended without a result for this instance"},
 		"nonsense":               {`echo Hello`, fleet.Transient, "a line of its output is not the JSON object of one instance"},
-		"an unknown field":       {`echo '{"id": "spot-b", "zoone": ""}'`, fleet.Transient, "zoone"},
-		"two objects in a line":  {`echo '{"id": "spot-b"} {"id": "spot-b"}'`, fleet.Transient, "something follows the object"},
-		"an id of another":       {`echo '{"id": "spot-x"}'`, fleet.Transient, "names the instance spot-x, which was not asked for"},
-		"an unknown class":       {`echo '{"id": "spot-b", "error": {"class": "BAD", "message": "x"}}'`, fleet.Transient, `class "BAD"`},
-		"gone":                   {`echo '{"id": "spot-b", "error": {"class": "GONE", "message": "x"}}'`, fleet.Transient, `class "GONE"`},
-		"an error without words": {`echo '{"id": "spot-b", "error": {"class": "QUOTA"}}'`, fleet.Quota, "gave no message"},
-		"the key in an error":    {`read -r r; k=${r#*REELAY_API_KEY\":\"}; echo "{\"id\": \"spot-b\", \"error\": {\"class\": \"QUOTA\", \"message\": \"${k%%\"*}\"}}"`, fleet.Quota, "[key]"},
+		"an unknown field":       {`echo '{"id": "spot-0000000b", "zoone": ""}'`, fleet.Transient, "zoone"},
+		"two objects in a line":  {`echo '{"id": "spot-0000000b"} {"id": "spot-0000000b"}'`, fleet.Transient, "something follows the object"},
+		"an id of another":       {`echo '{"id": "spot-000000ff"}'`, fleet.Transient, "names the instance spot-000000ff, which was not asked for"},
+		"an unknown class":       {`echo '{"id": "spot-0000000b", "error": {"class": "BAD", "message": "x"}}'`, fleet.Transient, `class "BAD"`},
+		"gone":                   {`echo '{"id": "spot-0000000b", "error": {"class": "GONE", "message": "x"}}'`, fleet.Transient, `class "GONE"`},
+		"an error without words": {`echo '{"id": "spot-0000000b", "error": {"class": "QUOTA"}}'`, fleet.Quota, "gave no message"},
+		"the key in an error":    {`read -r r; k=${r#*REELAY_API_KEY\":\"}; echo "{\"id\": \"spot-0000000b\", \"error\": {\"class\": \"QUOTA\", \"message\": \"${k%%\"*}\"}}"`, fleet.Quota, "[key]"},
 		"a status of a class":    {`echo no quota >&2; exit 11`, fleet.Quota, "ended with the status 11: no quota"},
 		"another status":         {`exit 1`, fleet.Transient, "ended with the status 1"},
 		"no such verb":           {`exit 14`, fleet.Invalid, "does not know the verb create"},
@@ -67,9 +67,9 @@ func TestCreate(t *testing.T) {
 	} {
 		t.Run("KeepsWhatIsDoneOnFault/"+name, func(t *testing.T) {
 			t.Parallel()
-			c := setup(t, `echo '{"id": "spot-a"}'; `+f.script)
+			c := setup(t, `echo '{"id": "spot-0000000a"}'; `+f.script)
 
-			all := c.create(t, "spot-a", "spot-b")
+			all := c.create(t, "spot-0000000a", "spot-0000000b")
 
 			require.NoError(t, all[0].Err)
 			require.ErrorContains(t, all[1].Err, f.says)
@@ -81,10 +81,10 @@ func TestCreate(t *testing.T) {
 
 	t.Run("KillsAProgramThatHangsAndIgnoresSIGTERM", func(t *testing.T) {
 		t.Parallel()
-		c := setup(t, `trap '' TERM; echo '{"id": "spot-a"}'; sleep 1000 & echo $! >child; while :; do sleep 1000; done`)
+		c := setup(t, `trap '' TERM; echo '{"id": "spot-0000000a"}'; sleep 1000 & echo $! >child; while :; do sleep 1000; done`)
 		c.pool.Settings = []byte(`{"program": "cloud", "timeoutSeconds": 1}`)
 
-		all := c.create(t, "spot-a", "spot-b")
+		all := c.create(t, "spot-0000000a", "spot-0000000b")
 
 		require.NoError(t, all[0].Err)
 		require.ErrorContains(t, all[1].Err, "the program cloud was killed because its create took longer than 1s")
@@ -99,17 +99,17 @@ func TestCreate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 
-		all := c.Create(ctx, c.pool, "", []string{"spot-a"})
+		all := c.Create(ctx, c.pool, "", []string{"spot-0000000a"})
 
 		require.ErrorContains(t, all[0].Err, "control did not wait for its create any longer")
 	})
 
 	t.Run("DoesNotWaitForAProgramThatLeavesItsInputUnread", func(t *testing.T) {
 		t.Parallel()
-		c := setup(t, `echo '{"id": "spot-a"}'`)
+		c := setup(t, `echo '{"id": "spot-0000000a"}'`)
 		c.pool.Models = []string{strings.Repeat("m", 1<<20)}
 
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 	})
 
 	t.Run("NeedsAProgramAndAKey", func(t *testing.T) {
@@ -121,13 +121,13 @@ func TestCreate(t *testing.T) {
 		for program, want := range map[string]fleet.ErrorClass{"none": fleet.Invalid, "folder": fleet.Invalid, "data": fleet.Permission,
 			"broken": fleet.Permission} {
 			c.pool.Settings = []byte(`{"program": "` + program + `"}`)
-			err := c.create(t, "spot-a")[0].Err
+			err := c.create(t, "spot-0000000a")[0].Err
 			require.Equal(t, want, fleet.ClassOf(err), "%s: %v", program, err)
 			require.NotContains(t, err.Error(), c.folder)
 		}
 
 		keyless := command.New(command.Config{Folder: c.folder, Enrolment: fleet.Enrolment{Endpoint: "https://reelay.example"}})
-		err := keyless.Create(t.Context(), c.pool, "", []string{"spot-a"})[0].Err
+		err := keyless.Create(t.Context(), c.pool, "", []string{"spot-0000000a"})[0].Err
 		require.ErrorContains(t, err, "REELAY_AGENT_KEY_FILE")
 		require.Equal(t, fleet.Permission, fleet.ClassOf(err))
 	})
@@ -155,17 +155,18 @@ func TestList(t *testing.T) {
 	t.Run("ReturnsThePoolsMachines", func(t *testing.T) {
 		t.Parallel()
 		c := setup(t, `cat >request
-			echo '{"id": "spot-a", "zone": "eu-1a", "state": "BOOTING", "createdAt": "2026-11-25T12:00:00Z"}'
-			echo; echo '{"id": "spot-b", "state": "ENDED", "reclaimed": true}'
-			echo '{"id": "spot-large-c", "state": "RUNNING"}'; echo '{"id": "other", "state": "RUNNING"}'; echo '{"id": "spot-", "state": "RUNNING"}'`)
+			echo '{"id": "spot-0000000a", "zone": "eu-1a", "state": "BOOTING", "createdAt": "2026-11-25T12:00:00Z"}'
+			echo; echo '{"id": "spot-0000000b", "state": "ENDED", "reclaimed": true}'
+			echo '{"id": "spot-large-c", "state": "RUNNING"}'; echo '{"id": "other", "state": "RUNNING"}'; echo '{"id": "spot-", "state": "RUNNING"}'
+			echo '{"id": "spot-dev", "state": "RUNNING"}'`)
 
 		for range 3 {
 			all, err := c.List(t.Context(), c.pool)
 
 			require.NoError(t, err)
 			require.Equal(t, []fleet.Instance{
-				{ID: "spot-a", Zone: "eu-1a", State: fleet.InstanceBooting, CreatedAt: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)},
-				{ID: "spot-b", State: fleet.InstanceEnded, Reclaimed: true},
+				{ID: "spot-0000000a", Zone: "eu-1a", State: fleet.InstanceBooting, CreatedAt: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)},
+				{ID: "spot-0000000b", State: fleet.InstanceEnded, Reclaimed: true},
 			}, all)
 		}
 		require.NotContains(t, c.read(t, "request"), c.key, "only create needs the key")
@@ -175,18 +176,18 @@ func TestList(t *testing.T) {
 
 	for name, f := range map[string]struct{ script, says string }{
 		"nonsense":         {`echo Hello`, "the list of the program cloud cannot be used (a line of its output is not the JSON object"},
-		"an unknown state": {`echo '{"id": "spot-b", "state": "UP"}'`, `state "UP"`},
+		"an unknown state": {`echo '{"id": "spot-0000000b", "state": "UP"}'`, `state "UP"`},
 		"no id":            {`echo '{"state": "RUNNING"}'`, "no id"},
-		"an error":         {`echo '{"id": "spot-b", "state": "RUNNING", "error": {"class": "QUOTA"}}'`, "has an error"},
-		"a machine twice":  {`echo '{"id": "spot-a", "state": "RUNNING"}'`, "two lines for the instance spot-a"},
-		"a cut line":       {`printf '{"id": "spot-b", "sta'`, "unexpected EOF"},
+		"an error":         {`echo '{"id": "spot-0000000b", "state": "RUNNING", "error": {"class": "QUOTA"}}'`, "has an error"},
+		"a machine twice":  {`echo '{"id": "spot-0000000a", "state": "RUNNING"}'`, "two lines for the instance spot-0000000a"},
+		"a cut line":       {`printf '{"id": "spot-0000000b", "sta'`, "unexpected EOF"},
 		"a status":         {`exit 3`, "ended with the status 3"},
 		"death":            {`kill -9 $$`, "the signal killed"},
 		"endless lines":    {`yes`, "wrote more than"},
 	} {
 		t.Run("IsWholeOrAnError/"+name, func(t *testing.T) {
 			t.Parallel()
-			c := setup(t, `echo '{"id": "spot-a", "state": "RUNNING"}'; `+f.script)
+			c := setup(t, `echo '{"id": "spot-0000000a", "state": "RUNNING"}'; `+f.script)
 
 			all, err := c.List(t.Context(), c.pool)
 
@@ -202,17 +203,17 @@ func TestDeleteAndPreempt(t *testing.T) {
 
 	c := setup(t, `cat >$1
 		case $1 in
-		delete) echo '{"id": "spot-a"}'; echo '{"id": "spot-b", "error": {"class": "PERMISSION", "message": "not yours"}}' ;;
-		preempt) grep -q spot-a preempt || echo '{"id": "spot-b", "error": {"class": "GONE"}}'; grep -q spot-b preempt || echo '{"id": "spot-a"}' ;;
+		delete) echo '{"id": "spot-0000000a"}'; echo '{"id": "spot-0000000b", "error": {"class": "PERMISSION", "message": "not yours"}}' ;;
+		preempt) grep -q spot-0000000a preempt || echo '{"id": "spot-0000000b", "error": {"class": "GONE"}}'; grep -q spot-0000000b preempt || echo '{"id": "spot-0000000a"}' ;;
 		esac`)
-	a, b := fleet.Instance{ID: "spot-a", Zone: "eu-1b"}, fleet.Instance{ID: "spot-b"}
+	a, b := fleet.Instance{ID: "spot-0000000a", Zone: "eu-1b"}, fleet.Instance{ID: "spot-0000000b"}
 
 	failed := c.Delete(t.Context(), c.pool, []fleet.Instance{a, b})
 
 	require.Len(t, failed, 1)
-	require.EqualError(t, failed["spot-b"], "not yours")
-	require.Equal(t, fleet.Permission, fleet.ClassOf(failed["spot-b"]))
-	require.Contains(t, c.read(t, "delete"), `"instances":[{"id":"spot-a","zone":"eu-1b"},{"id":"spot-b"}]`)
+	require.EqualError(t, failed["spot-0000000b"], "not yours")
+	require.Equal(t, fleet.Permission, fleet.ClassOf(failed["spot-0000000b"]))
+	require.Contains(t, c.read(t, "delete"), `"instances":[{"id":"spot-0000000a","zone":"eu-1b"},{"id":"spot-0000000b"}]`)
 	require.NoError(t, c.Preempt(t.Context(), c.pool, a, 30*time.Second))
 	require.Contains(t, c.read(t, "preempt"), `"noticeSeconds":30`)
 	require.ErrorIs(t, c.Preempt(t.Context(), c.pool, b, 0), fleet.ErrNoInstance)
@@ -221,7 +222,7 @@ func TestDeleteAndPreempt(t *testing.T) {
 	err := c.Preempt(t.Context(), c.pool, a, 0)
 	require.ErrorContains(t, err, "does not know the verb preempt")
 	require.Equal(t, fleet.Invalid, fleet.ClassOf(err))
-	require.ErrorContains(t, c.Delete(t.Context(), c.pool, []fleet.Instance{a})["spot-a"], "does not know the verb delete")
+	require.ErrorContains(t, c.Delete(t.Context(), c.pool, []fleet.Instance{a})["spot-0000000a"], "does not know the verb delete")
 }
 
 func TestLog(t *testing.T) {
@@ -232,7 +233,7 @@ func TestLog(t *testing.T) {
 		"#!/bin/sh\nsed s/.*environment// >&2\ni=0; while [ $i -lt 1000 ]; do echo $i >&2; i=$((i+1)); done\nhead -c 100000 /dev/zero | tr '\\0' x >&2\n")
 
 	for range 2 {
-		c.create(t, "spot-a")
+		c.create(t, "spot-0000000a")
 	}
 
 	lines := logged.about("chatty")

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +32,9 @@ type restCloud struct {
 	machines map[string]*restMachine // by the cloud's own id
 	bodies   []string                // of the requests that create
 	faults   []string                // of the next requests that create or list
-	hidden   int                     // lists that leave out what was created
+	stuck    bool                    // requests that delete get no answer
+	broken   bool                    // requests that delete fail
+	hanging  string                  // a file that is made when a request gets no answer
 }
 
 type restMachine struct {
@@ -68,7 +73,7 @@ var dialects = map[string]dialect{
 	// https://docs.lambda.ai/api/cloud
 	"lambda": {
 		program: "lambda", created: "POST /instance-operations/launch", deleted: "POST /instance-operations/terminate", name: "name",
-		running: "active", reclaimed: "preempted", variables: map[string]string{"LAMBDA_SSH_KEY": "mine", "AGENT_COMMAND": "docker run agent"},
+		running: "active", reclaimed: "preempted", variables: map[string]string{"LAMBDA_SSH_KEY": "mine", "AGENT_COMMAND": agentCommand},
 		stockout: `400 {"error": {"code": "instance-operations/launch/insufficient-capacity", "message": "Not enough capacity."}}`,
 		list: func(all map[string]*restMachine) any {
 			data := []any{}
@@ -94,13 +99,16 @@ var dialects = map[string]dialect{
 	},
 }
 
+// foreign are machines of others: of nobody's pool, of a pool whose name begins with this one's, of a person who named them
+// like the pool.
+var foreign = []string{"web-1", "spot-b-0000000a", "spot-dev", "spot-1", "spot-0000000A", "spot-0000000a0"}
+
 // restExample makes a provider whose program calls an imitation of its cloud.
 func restExample(t *testing.T, name, options string) (*cloud, *restCloud) {
 	t.Helper()
 	api := &restCloud{t: t, dialect: dialects[name], machines: map[string]*restMachine{}}
-	// Machines of others: of nobody's pool, of a pool whose name begins with this one's, and without a name.
-	for _, foreign := range []string{"web-1", "spot-b-1", ""} {
-		api.add(foreign, false)
+	for _, name := range append([]string{""}, foreign...) { // one has no name
+		api.add(name, false)
 	}
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
@@ -108,6 +116,7 @@ func restExample(t *testing.T, name, options string) (*cloud, *restCloud) {
 	prefix := strings.ToUpper(name)
 	c := wrapped(t, name, options, mergeMaps(api.dialect.variables, map[string]string{prefix + "_API_URL": server.URL, prefix + "_API_KEY": "cloudkey"}))
 	c.pool.MachineType, c.pool.Zones = "H100", nil
+	api.hanging = filepath.Join(c.folder, "hanging")
 	return c, api
 }
 
@@ -170,7 +179,15 @@ func (c *restCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer cloudkey" {
 		fault = `401 {"error": "unauthorized"}`
 	}
+	deletes := strings.HasPrefix(call, c.dialect.deleted)
+	if deletes && c.broken {
+		fault = "500 it cannot be deleted now"
+	}
 	switch {
+	case fault == "hang", deletes && c.stuck:
+		_ = os.WriteFile(c.hanging, nil, 0o600)
+		<-r.Context().Done() // until the program is killed
+		return
 	case fault == "redirect":
 		http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusTemporaryRedirect)
 		return
@@ -192,13 +209,8 @@ func (c *restCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id := c.add(name, body["interruptible"] == true || body["price"] != nil)
 		answer = c.dialect.made(id)
 	case r.Method == "GET":
-		shown := maps.Clone(c.machines)
-		if c.hidden > 0 {
-			c.hidden--
-			maps.DeleteFunc(shown, func(id string, _ *restMachine) bool { return len(id) > 0 && id > "3" })
-		}
-		answer = c.dialect.list(shown)
-	case strings.HasPrefix(call, c.dialect.deleted):
+		answer = c.dialect.list(c.machines)
+	case deletes:
 		ids := []any{strings.Trim(strings.TrimPrefix(call, c.dialect.deleted), "/")}
 		if many, ok := body["instance_ids"].([]any); ok {
 			ids = many
@@ -244,7 +256,7 @@ func TestRESTClouds(t *testing.T) {
 			report := conform(t, t.Context(), c.folder, name, `"options": {}, "timeoutSeconds": 20`, nil)
 
 			require.Empty(t, wrong(report))
-			require.Len(t, api.machines, 3, "only those of others remain")
+			require.Len(t, api.machines, 1+len(foreign), "only those of others remain")
 		})
 
 		t.Run(name+"/CreatesOnceWhateverIsAnswered", func(t *testing.T) {
@@ -268,16 +280,16 @@ func TestRESTClouds(t *testing.T) {
 				c, api := restExample(t, name, `{}`)
 				api.rude("", fault)
 
-				err := c.create(t, "spot-a")[0].Err
+				err := c.create(t, "spot-0000000a")[0].Err
 
-				require.Equal(t, want.made, api.named("spot-a"), fault)
+				require.Equal(t, want.made, api.named("spot-0000000a"), fault)
 				if want.class == "" {
 					require.NoError(t, err, fault)
 				} else {
 					require.Equal(t, want.class, fleet.ClassOf(err), "%s: %v", fault, err)
 				}
-				require.NoError(t, c.create(t, "spot-a", "spot-b")[0].Err)
-				require.Equal(t, 1, api.named("spot-a"), "a repeat creates nothing: %s", fault)
+				require.NoError(t, c.create(t, "spot-0000000a", "spot-0000000b")[0].Err)
+				require.Equal(t, 1, api.named("spot-0000000a"), "a repeat creates nothing: %s", fault)
 			}
 		})
 
@@ -286,7 +298,7 @@ func TestRESTClouds(t *testing.T) {
 			c, api := restExample(t, name, `{}`)
 			api.rude("", "", "stockout", "stockout", "stockout")
 
-			all := c.create(t, "spot-a", "spot-b")
+			all := c.create(t, "spot-0000000a", "spot-0000000b")
 
 			require.NoError(t, all[0].Err, "one of two")
 			require.Equal(t, fleet.Stockout, fleet.ClassOf(all[1].Err), all[1].Err)
@@ -295,7 +307,7 @@ func TestRESTClouds(t *testing.T) {
 		t.Run(name+"/ListsAllOrFails", func(t *testing.T) {
 			t.Parallel()
 			c, api := restExample(t, name, `{}`)
-			require.NoError(t, c.create(t, "spot-a")[0].Err)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 			for fault, class := range map[string]fleet.ErrorClass{
 				"half": fleet.Transient, "hang up": fleet.Transient, "429 slow down": fleet.Transient, "200 <html>": fleet.Transient,
 				"200 {}": fleet.Transient, "200 null": fleet.Transient, "401 {}": fleet.Permission,
@@ -306,29 +318,55 @@ func TestRESTClouds(t *testing.T) {
 				require.NotContains(t, err.Error(), "cloudkey")
 				require.NotContains(t, err.Error(), "Traceback")
 			}
-			require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+			require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
 		})
 
 		t.Run(name+"/DeletesAllOfAName", func(t *testing.T) {
 			t.Parallel()
 			c, api := restExample(t, name, `{}`)
 			api.mu.Lock()
-			api.add("spot-a", true)
-			api.add("spot-a", true) // as a list that lagged behind a lost answer leaves them
+			api.add("spot-0000000a", true)
+			api.add("spot-0000000a", true) // as a list that lagged behind a lost answer leaves them
 			api.mu.Unlock()
 
-			require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
-			c.delete(t, "spot-a", "spot-a")
+			require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
+			c.delete(t, "spot-0000000a", "spot-0000000a")
 
-			require.Zero(t, api.named("spot-a"))
-			require.Equal(t, 1, api.named("spot-b-1"))
+			require.Zero(t, api.named("spot-0000000a"))
+			require.Len(t, api.machines, 1+len(foreign))
+		})
+
+		t.Run(name+"/LeavesMachinesOfOthersAlone", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			for _, status := range []string{api.dialect.running, api.dialect.reclaimed} {
+				for _, name := range foreign {
+					api.set(name, status)
+				}
+
+				require.Empty(t, c.ids(t))
+				require.Empty(t, c.Delete(t.Context(), c.pool, lo.Map(foreign, func(id string, _ int) fleet.Instance { return fleet.Instance{ID: id} })))
+
+				require.Len(t, api.machines, 1+len(foreign))
+			}
+		})
+
+		t.Run(name+"/KeepsTheAnswersOfACallThatIsKilled", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			api.rude("", "", "hang")
+
+			all := c.interrupted(t, "spot-0000000a", "spot-0000000b")
+
+			require.NoError(t, all[0].Err)
+			require.Equal(t, fleet.Transient, fleet.ClassOf(all[1].Err), all[1].Err)
 		})
 
 		t.Run(name+"/TellsWhatWasTakenAway", func(t *testing.T) {
 			t.Parallel()
 			c, api := restExample(t, name, `{}`)
-			require.NoError(t, c.create(t, "spot-a")[0].Err)
-			api.set("spot-a", api.dialect.reclaimed)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+			api.set("spot-0000000a", api.dialect.reclaimed)
 
 			all, err := c.List(t.Context(), c.pool)
 
@@ -341,7 +379,7 @@ func TestRESTClouds(t *testing.T) {
 			t.Parallel()
 			for _, options := range []string{`{"image": "mine"}`, `{"gpus": "1; true"}`, `{"disk": -1}`, `{"gpus": true}`, `{"AGENT_IMAGE": "x"}`} {
 				c, api := restExample(t, name, options)
-				require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err), options)
+				require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-0000000a")[0].Err), options)
 				require.Empty(t, api.bodies)
 			}
 		})
@@ -349,19 +387,19 @@ func TestRESTClouds(t *testing.T) {
 		t.Run(name+"/SendsWhatAMachineNeeds", func(t *testing.T) {
 			t.Parallel()
 			c, api := restExample(t, name, `{}`)
-			require.NoError(t, c.create(t, "spot-a")[0].Err)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 
 			body := api.bodies[0]
 
 			require.Contains(t, body, c.key)
-			for _, argument := range fleet.AgentArguments("command", c.pool, "spot-a") {
+			for _, argument := range fleet.AgentArguments("command", c.pool, "spot-0000000a") {
 				require.Contains(t, body, argument)
 			}
 			require.Contains(t, body, cmp.Or(api.dialect.variables["AGENT_COMMAND"], "registry.example/agent:1"))
 			require.Equal(t, name != "lambda", slices.ContainsFunc([]string{`"interruptible": true`, `"price": 1.1`},
 				func(part string) bool { return strings.Contains(body, part) }))
 			c.pool.CapacityClass = models.CapacityOnDemand
-			require.NoError(t, c.create(t, "spot-c")[0].Err)
+			require.NoError(t, c.create(t, "spot-0000000c")[0].Err)
 			require.NotContains(t, api.bodies[1], `"interruptible": true`)
 			require.NotContains(t, api.bodies[1], `"price"`)
 		})
@@ -371,23 +409,52 @@ func TestRESTClouds(t *testing.T) {
 		t.Parallel()
 		c, api := restExample(t, "vast", `{"maxDollars": 1.0}`)
 
-		err := c.create(t, "spot-a")[0].Err
+		err := c.create(t, "spot-0000000a")[0].Err
 
 		require.Equal(t, fleet.Stockout, fleet.ClassOf(err))
 		require.ErrorContains(t, err, "no H100 for 1.0 dollars an hour")
 		require.Empty(t, api.bodies)
 	})
 
-	t.Run("vast/DestroysWhatWasOutbid", func(t *testing.T) {
+	t.Run("lambda/GivesTheContainerTheKey", func(t *testing.T) {
 		t.Parallel()
-		c, api := restExample(t, "vast", `{}`)
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
-		api.set("spot-a", "stopped")
+		c, api := restExample(t, "lambda", `{}`)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+		var launch struct {
+			UserData string `json:"user_data"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(api.bodies[0]), &launch))
 
-		require.Equal(t, []string{"spot-a ENDED"}, c.ids(t))
-
-		require.Zero(t, api.named("spot-a"))
+		require.Equal(t, c.wanted(), boot(t, launch.UserData))
 	})
+
+	for _, name := range []string{"vast", "runpod"} {
+		t.Run(name+"/DeletesWhatHasEnded", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+			api.mu.Lock()
+			api.add("spot-0000000b", true)
+			api.mu.Unlock()
+			api.set("spot-0000000a", api.dialect.reclaimed)
+			ended := []string{"spot-0000000a ENDED", "spot-0000000b RUNNING"}
+
+			api.broken = true
+			require.ElementsMatch(t, ended, c.ids(t), "the list does not need the delete")
+			api.broken, api.stuck = false, true
+			require.ElementsMatch(t, ended, c.ids(t), "the list does not wait for the delete")
+			require.FileExists(t, api.hanging)
+			api.mu.Lock()
+			api.stuck = false
+			api.mu.Unlock()
+			require.Equal(t, 1, api.named("spot-0000000a"))
+			require.ElementsMatch(t, ended, c.ids(t))
+
+			require.Zero(t, api.named("spot-0000000a"))
+			require.Equal(t, []string{"spot-0000000b RUNNING"}, c.ids(t))
+			require.Len(t, api.machines, 2+len(foreign))
+		})
+	}
 
 	t.Run("lambda/RefusesLongNames", func(t *testing.T) {
 		t.Parallel()

@@ -20,7 +20,7 @@ func skypilot(t *testing.T, options string) *cloud {
 	imitations, err := filepath.Abs("testdata/imitations")
 	require.NoError(t, err)
 	c := wrapped(t, "skypilot", options, map[string]string{"PYTHONPATH": imitations, "PYTHONDONTWRITEBYTECODE": "1",
-		"AGENT_COMMAND": "docker run agent"})
+		"AGENT_COMMAND": agentCommand})
 	c.pool.MachineType = "H100:1"
 	return c
 }
@@ -42,13 +42,13 @@ func TestSkyPilot(t *testing.T) {
 		t.Parallel()
 		c := skypilot(t, `{"infra": "aws/us-east-1", "waitSeconds": 0}`)
 
-		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-lost")[0].Err))
-		require.Equal(t, []string{"spot-lost BOOTING"}, c.ids(t), "its launch has no cluster yet")
+		require.Equal(t, fleet.Transient, fleet.ClassOf(c.create(t, "spot-0000105e")[0].Err))
+		require.Equal(t, []string{"spot-0000105e BOOTING"}, c.ids(t), "its launch has no cluster yet")
 		for range 2 {
-			require.NoError(t, c.create(t, "spot-lost", "spot-a")[0].Err)
+			require.NoError(t, c.create(t, "spot-0000105e", "spot-0000000a")[0].Err)
 		}
 
-		require.Equal(t, []string{"spot-lost RUNNING", "spot-a RUNNING"}, c.ids(t))
+		require.Equal(t, []string{"spot-0000105e RUNNING", "spot-0000000a RUNNING"}, c.ids(t))
 		var kept struct {
 			Launches []struct {
 				Run, Name string
@@ -59,24 +59,38 @@ func TestSkyPilot(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(c.read(t, "sky.json")), &kept))
 		require.Len(t, kept.Launches, 2)
 		launch := kept.Launches[1]
-		require.Equal(t, "exec docker run agent "+strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " "), launch.Run)
-		require.Equal(t, c.key, launch.Secrets["REELAY_API_KEY"])
+		require.Equal(t, "exec "+agentCommand+" "+strings.Join(fleet.AgentArguments("command", c.pool, "spot-0000000a"), " "), launch.Run)
+		require.Equal(t, c.wanted(), boot(t, launch.Run, "REELAY_ENDPOINT="+launch.Secrets["REELAY_ENDPOINT"],
+			"REELAY_API_KEY="+launch.Secrets["REELAY_API_KEY"]))
 		require.Equal(t, map[string]any{"infra": "aws/us-east-1", "accelerators": "H100:1", "disk_size": 100.0, "use_spot": true}, launch.Resources)
-		c.delete(t, "spot-a", "spot-a", "spot-never")
+		c.delete(t, "spot-0000000a", "spot-0000000a", "spot-0000dead")
 		testrun.Eventually(t, "the cluster is gone", func() bool { return len(c.ids(t)) == 1 })
+	})
+
+	t.Run("LeavesClustersOfOthersAlone", func(t *testing.T) {
+		t.Parallel()
+		c := skypilot(t, `{"waitSeconds": 5}`)
+		for _, id := range []string{"spot-dev", "spot-b-0000000a", "spot-0000000A"} { // the imitation launches them
+			require.NoError(t, c.create(t, id)[0].Err)
+		}
+
+		require.Empty(t, c.ids(t))
+		c.delete(t, "spot-dev", "spot-b-0000000a", "spot-0000000A")
+
+		require.NotContains(t, c.read(t, "sky.json"), "sky.down")
 	})
 
 	t.Run("SaysWhyALaunchFailed", func(t *testing.T) {
 		t.Parallel()
 		c := skypilot(t, `{"waitSeconds": 5}`)
 
-		all := c.create(t, "spot-full", "spot-capped", "spot-denied", "spot-odd", "spot-a")
+		all := c.create(t, "spot-full", "spot-capped", "spot-denied", "spot-odd", "spot-0000000a")
 
 		for i, class := range []fleet.ErrorClass{fleet.Stockout, fleet.Quota, fleet.Permission, fleet.Invalid} {
 			require.Equal(t, class, fleet.ClassOf(all[i].Err), all[i].Err)
 		}
 		require.NoError(t, all[4].Err)
-		require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+		require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
 		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
 		_, err := c.List(t.Context(), c.pool)
 		require.ErrorContains(t, err, "Could not connect to SkyPilot API server")
@@ -85,11 +99,11 @@ func TestSkyPilot(t *testing.T) {
 	t.Run("RefusesWhatItDoesNotKnow", func(t *testing.T) {
 		t.Parallel()
 		for _, options := range []string{`{"infra": "aws; true"}`, `{"infra": 7}`, `{"disk": "1"}`, `{"run": "true"}`, `{"waitSeconds": -1}`} {
-			require.Equal(t, fleet.Invalid, fleet.ClassOf(skypilot(t, options).create(t, "spot-a")[0].Err), options)
+			require.Equal(t, fleet.Invalid, fleet.ClassOf(skypilot(t, options).create(t, "spot-0000000a")[0].Err), options)
 		}
 		c := skypilot(t, `{}`)
 		c.pool.Name = "7-spot"
-		err := c.create(t, "7-spot-a")[0].Err
+		err := c.create(t, "7-spot-0000000a")[0].Err
 		require.Equal(t, fleet.Invalid, fleet.ClassOf(err), "SkyPilot's names begin with a letter")
 	})
 }
@@ -129,12 +143,12 @@ func TestSkyPilotItself(t *testing.T) {
 
 	require.Empty(t, c.ids(t))
 	for range 2 {
-		err = c.create(t, "spot-a")[0].Err
+		err = c.create(t, "spot-0000000a")[0].Err
 		require.Equal(t, fleet.Permission, fleet.ClassOf(err), err)
 		require.ErrorContains(t, err, "Cloud access is not set up")
 	}
 	require.Empty(t, c.ids(t))
-	c.delete(t, "spot-a", "spot-never")
+	c.delete(t, "spot-0000000a", "spot-0000dead")
 	for _, text := range []string{c.read(t, "skypilot"), strings.Join(logged.about("skypilot"), "")} {
 		require.NotContains(t, text, c.key)
 	}

@@ -134,29 +134,29 @@ func TestSlurm(t *testing.T) {
 		defer c.endJobs(t)
 
 		for range 2 {
-			require.NoError(t, c.create(t, "spot-a")[0].Err)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 		}
 		c.awaits(t, "the agent starts", "started")
 
 		started := c.read(t, "slurm.d/started")
-		require.Equal(t, "https://reelay.example "+c.key+" 110s "+strings.Join(fleet.AgentArguments("command", c.pool, "spot-a"), " ")+"\n", started)
+		require.Equal(t, "https://reelay.example "+c.key+" 110s "+strings.Join(fleet.AgentArguments("command", c.pool, "spot-0000000a"), " ")+"\n", started)
 		shown := c.slurm(t, "scontrol", "show", "job")
 		require.NotContains(t, shown, c.key, "all users can read it")
 		require.Contains(t, shown, "TimeLimit=00:30:00")
 		require.Contains(t, shown, "Requeue=0")
-		require.Equal(t, []string{"spot-a RUNNING"}, c.ids(t))
+		require.Equal(t, []string{"spot-0000000a RUNNING"}, c.ids(t))
 		all, err := c.List(t.Context(), c.pool)
 		require.NoError(t, err)
 		require.WithinDuration(t, time.Now(), all[0].CreatedAt, 5*time.Minute)
-		c.delete(t, "spot-a", "spot-a", "spot-never")
-		testrun.Eventually(t, "the job ends", func() bool { return c.ids(t)[0] == "spot-a ENDED" })
+		c.delete(t, "spot-0000000a", "spot-0000000a", "spot-0000dead")
+		testrun.Eventually(t, "the job ends", func() bool { return c.ids(t)[0] == "spot-0000000a ENDED" })
 	})
 
 	t.Run("GivesNoticeOfAPreemption", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{"gpus": 2}`)
 		defer c.endJobs(t)
-		require.NoError(t, c.create(t, "spot-a")[0].Err)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
 		c.awaits(t, "the agent starts", "started")
 
 		c.slurm(t, "sbatch", "--partition=owner", "--gres=gpu:2", "--output=/dev/null", "--chdir=/tmp", "--wrap=sleep 1000")
@@ -167,22 +167,22 @@ func TestSlurm(t *testing.T) {
 			require.NoError(t, err)
 			return all[0].State == fleet.InstanceEnded && all[0].Reclaimed
 		})
-		taken := c.create(t, "spot-b")[0].Err
+		taken := c.create(t, "spot-0000000b")[0].Err
 		require.Equal(t, fleet.Stockout, fleet.ClassOf(taken), taken)
-		require.NotContains(t, c.ids(t), "spot-b BOOTING", "it does not wait in the queue")
+		require.NotContains(t, c.ids(t), "spot-0000000b BOOTING", "it does not wait in the queue")
 	})
 
 	t.Run("LeavesJobsOfOthersAlone", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{}`)
 		defer c.endJobs(t)
-		c.slurm(t, "sbatch", "--job-name=spot-x", "--comment=reelay-other", "--output=/dev/null", "--wrap=sleep 1000")
-		c.slurm(t, "sbatch", "--job-name=spot-x", "--output=/dev/null", "--wrap=sleep 1000")
+		c.slurm(t, "sbatch", "--job-name=spot-000000ff", "--comment=reelay-other", "--output=/dev/null", "--wrap=sleep 1000")
+		c.slurm(t, "sbatch", "--job-name=spot-000000ff", "--output=/dev/null", "--wrap=sleep 1000")
 
 		require.Empty(t, c.ids(t))
-		c.delete(t, "spot-x")
+		c.delete(t, "spot-000000ff")
 
-		require.Equal(t, 2, strings.Count(c.slurm(t, "squeue", "--noheader"), "spot-x"))
+		require.Equal(t, 2, strings.Count(c.slurm(t, "squeue", "--noheader", "-o", "%j"), "spot-000000ff"))
 	})
 
 	t.Run("RunsOneOfTwoJobsOfAName", func(t *testing.T) {
@@ -190,28 +190,77 @@ func TestSlurm(t *testing.T) {
 		c := slurmCluster(t, `{}`)
 		defer c.endJobs(t)
 		for range 2 { // as two lost answers leave them
-			c.slurm(t, "sbatch", "--job-name=spot-a", "--comment=reelay-spot", "--dependency=singleton", "--output=/dev/null", "--wrap=sleep 1000")
+			c.slurm(t, "sbatch", "--job-name=spot-0000000a", "--comment=reelay-spot", "--dependency=singleton", "--output=/dev/null", "--wrap=sleep 1000")
 		}
 
-		testrun.Eventually(t, "one runs", func() bool { return c.ids(t)[0] == "spot-a RUNNING" })
-		c.delete(t, "spot-a")
+		testrun.Eventually(t, "one runs", func() bool { return c.ids(t)[0] == "spot-0000000a RUNNING" })
+		c.delete(t, "spot-0000000a")
 
-		testrun.Eventually(t, "both end", func() bool { return !strings.Contains(c.slurm(t, "squeue", "--noheader"), "spot-a") })
+		testrun.Eventually(t, "both end", func() bool { return !strings.Contains(c.slurm(t, "squeue", "--noheader", "-o", "%j"), "spot-0000000a") })
 	})
 
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {
 		t.Parallel()
 		c := slurmCluster(t, `{"gpus": 9}`)
-		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-0000000a")[0].Err))
 		c.pool.MachineType = "nowhere"
-		require.ErrorContains(t, c.create(t, "spot-a")[0].Err, "Invalid partition name")
+		require.ErrorContains(t, c.create(t, "spot-0000000a")[0].Err, "Invalid partition name")
 		c.pool.MachineType = "spot --uid=0"
-		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-a")[0].Err))
+		require.Equal(t, fleet.Invalid, fleet.ClassOf(c.create(t, "spot-0000000a")[0].Err))
 		c.pool.MachineType = ""
 		require.NoError(t, os.Remove(filepath.Join(c.folder, "slurm.d", "slurm.conf")))
 		_, err := c.List(t.Context(), c.pool)
 		require.Equal(t, fleet.Transient, fleet.ClassOf(err))
 	})
+}
+
+// fakeSlurm makes a provider with an imitation of Slurm whose jobs wait: each is a file of the folder jobs, whose text is its
+// state. A scancel finds that the job spot-0000000b has just started.
+func fakeSlurm(t *testing.T, options string) *cloud {
+	t.Helper()
+	c := wrapped(t, "slurm", options, map[string]string{"PATH": "bin:" + os.Getenv("PATH"), "AGENT_COMMAND": "agent"})
+	c.pool.MachineType = ""
+	require.NoError(t, os.MkdirAll(filepath.Join(c.folder, "jobs"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(c.folder, "bin"), 0o700))
+	testrun.WriteProgram(t, filepath.Join(c.folder, "bin/sbatch"), `#!/bin/sh
+case $2 in `+stuck+`) >hanging; exec sleep 1000 ;; esac
+echo PENDING >"jobs/$2"
+`)
+	testrun.WriteProgram(t, filepath.Join(c.folder, "bin/squeue"), `#!/bin/sh
+cd jobs
+separator=
+printf '{"jobs": ['
+for job in *; do
+	[ -e "$job" ] || continue
+	printf '%s{"name": "%s", "job_id": "%s", "job_state": "%s", "comment": "reelay-spot", "user_id": %s, "submit_time": 1, "state_reason": "Resources"}' \
+		"$separator" "$job" "$job" "$(cat "$job")" "$(id -u)"
+	separator=,
+done
+echo ']}'
+`)
+	testrun.WriteProgram(t, filepath.Join(c.folder, "bin/scancel"), `#!/bin/sh
+cd jobs
+[ ! -e spot-0000000b ] || echo RUNNING >spot-0000000b
+for job; do
+	[ -e "$job" ] || continue
+	case "$*" in *--state=PENDING*) grep -q PENDING "$job" || continue ;; esac
+	echo CANCELLED >"$job"
+done
+`)
+	return c
+}
+
+// TestSlurmStarts has jobs that start while the program gives up.
+func TestSlurmStarts(t *testing.T) {
+	t.Parallel()
+	c := fakeSlurm(t, `{"queueSeconds": 1}`)
+
+	all := c.create(t, "spot-0000000a", "spot-0000000b")
+
+	require.Equal(t, fleet.Stockout, fleet.ClassOf(all[0].Err), all[0].Err)
+	require.ErrorContains(t, all[0].Err, "Resources")
+	require.NoError(t, all[1].Err, "it has a node now")
+	require.ElementsMatch(t, []string{"spot-0000000a ENDED", "spot-0000000b RUNNING"}, c.ids(t))
 }
 
 // TestSlurmAnswers reads what squeue writes, of old and new versions.
@@ -227,13 +276,13 @@ func TestSlurmAnswers(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"22.05": {`{"errors": [], "jobs": [` + job("spot-a", `"RUNNING"`, old) + `]}`, []string{"spot-a RUNNING"}, ""},
-		"24.11": {`{"warnings": [], "errors": [], "jobs": [` + job("spot-a", `["RUNNING", "COMPLETING"]`, recent) + "," +
-			job("spot-b", `["PENDING"]`, recent) + "," + job("spot-c", `["NODE_FAIL"]`, recent) + "," + job("spot-d", `["UNHEARD_OF"]`, recent) +
-			`]}`, []string{"spot-a ENDING", "spot-b BOOTING", "spot-c ENDED", "spot-d RUNNING"}, ""},
-		"the newer job of a name": {`{"jobs": [` + job("spot-a", `"CANCELLED"`, old) + "," + job("spot-a", `"PENDING"`, old) + `]}`,
-			[]string{"spot-a BOOTING"}, ""},
-		"another user": {`{"jobs": [` + job("spot-a", `"RUNNING"`, `"user_id": 65533, "submit_time": 1`) + `]}`, nil, ""},
+		"22.05": {`{"errors": [], "jobs": [` + job("spot-0000000a", `"RUNNING"`, old) + `]}`, []string{"spot-0000000a RUNNING"}, ""},
+		"24.11": {`{"warnings": [], "errors": [], "jobs": [` + job("spot-0000000a", `["RUNNING", "COMPLETING"]`, recent) + "," +
+			job("spot-0000000b", `["PENDING"]`, recent) + "," + job("spot-0000000c", `["NODE_FAIL"]`, recent) + "," + job("spot-0000000d", `["UNHEARD_OF"]`, recent) +
+			`]}`, []string{"spot-0000000a ENDING", "spot-0000000b BOOTING", "spot-0000000c ENDED", "spot-0000000d RUNNING"}, ""},
+		"the newer job of a name": {`{"jobs": [` + job("spot-0000000a", `"CANCELLED"`, old) + "," + job("spot-0000000a", `"PENDING"`, old) + `]}`,
+			[]string{"spot-0000000a BOOTING"}, ""},
+		"another user": {`{"jobs": [` + job("spot-0000000a", `"RUNNING"`, `"user_id": 65533, "submit_time": 1`) + `]}`, nil, ""},
 		"errors":       {`{"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}`, nil, "Unable to contact"},
 		"half":         {`{"jobs": [{"name": `, nil, "JSONDecodeError"},
 		"nothing":      {``, nil, "JSONDecodeError"},
@@ -256,7 +305,7 @@ func TestSlurmAnswers(t *testing.T) {
 			var ids []string
 			for _, i := range all {
 				ids = append(ids, i.ID+" "+string(i.State))
-				require.Equal(t, i.ID == "spot-c", i.Reclaimed)
+				require.Equal(t, i.ID == "spot-0000000c", i.Reclaimed)
 			}
 			require.Equal(t, c.want, ids)
 		})

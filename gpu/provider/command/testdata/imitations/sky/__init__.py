@@ -67,11 +67,14 @@ def ask(kept, name, cluster):
 
 
 def launch(task, cluster_name=None):
+    if cluster_name.endswith("bad0"):  # it does not answer
+        open("hanging", "w").close()
+        time.sleep(1000)
     print("Running on cluster: " + cluster_name)
     with state() as kept:
         kept["launches"].append({"run": task.run, "secrets": task.secrets, "resources": task.resources, "name": cluster_name})
         id = ask(kept, "sky.launch", cluster_name)
-    if cluster_name.endswith("lost"):
+    if cluster_name.endswith("105e"):
         raise ConnectionError("Connection reset by peer")
     return id
 
