@@ -164,11 +164,11 @@ func (s *Snapshot) stored(row *capacity.CatalogueEntry) (*Model, error) {
 	return m, m.compile()
 }
 
-// Models lists the models in the order in which they were first added.
-func (s *Snapshot) Models() []*Model { return s.models }
+// Models lists the models in the order in which they were first added. What a caller appends goes to a list of its own.
+func (s *Snapshot) Models() []*Model { return slices.Clip(s.models) }
 
 // Aliases lists the aliases in the order in which they were first added.
-func (s *Snapshot) Aliases() []*Alias { return s.aliases }
+func (s *Snapshot) Aliases() []*Alias { return slices.Clip(s.aliases) }
 
 // Names lists the names that a job may use: of models, then of aliases.
 func (s *Snapshot) Names() []string {
