@@ -134,11 +134,11 @@ func TestProvider(t *testing.T) {
 		w.Status(id, cluster.Object{"conditions": []cluster.Object{{"type": "PodScheduled", "status": "True",
 			"lastTransitionTime": ago(2 * time.Minute)}},
 			"containerStatuses": []cluster.Object{{"name": "agent", "image": "x", "imageID": "", "state": cluster.Object{"waiting": cluster.Object{
-				"reason": "ImagePullBackOff", "message": "not found"}}}}})
+				"reason": "InvalidImageName", "message": "couldn't parse"}}}}})
 		for range 2 {
 			i := w.list(pool)[id]
 			require.Equal(t, fleet.Invalid, fleet.ClassOf(i.Err))
-			require.ErrorContains(t, i.Err, "the container agent does not start: ImagePullBackOff: not found")
+			require.ErrorContains(t, i.Err, "the container agent does not start: InvalidImageName: couldn't parse")
 			require.Equal(t, fleet.InstanceEnded, i.State)
 		}
 	})
