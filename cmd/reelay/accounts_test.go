@@ -117,7 +117,7 @@ func TestDeleteAccount(t *testing.T) {
 		status, _, errs := call(t, ctx, "accounts", "delete", "acme", "--yes-delete", "acme", "--endpoint", url, "--key", "rl_x")
 
 		require.Equal(t, 130, status)
-		require.Contains(t, errs, "the deletion goes on in the server. Follow it with: reelay accounts deletions acc_1")
+		require.Contains(t, errs, "the server continues the deletion. Follow it with: reelay accounts deletions acc_1")
 	})
 
 	t.Run("ContinuesOneThatWasStarted", func(t *testing.T) {

@@ -146,8 +146,8 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 		why = g.judge(newest, peers)
 	}
 	g.claim.Store(&Claim{g.Name, newest.Epoch, newest.Epoch == 0 || newest.Region == g.Name, newest.Installation})
-	for _, p := range peers {
-		if p.Primary && p.Region != g.Name && p.Epoch > newest.Epoch && p.Installation == newest.Installation {
+	for _, p := range rivals(peers, g.Name, newest) {
+		if p.Epoch > newest.Epoch {
 			// A region that was overtaken stays so, also when the other is silent.
 			if err := regions.Learn(ctx, db, p.Epoch, p.Region); err != nil {
 				slog.WarnContext(ctx, "the promotion of another region was not noted", "error", err)
@@ -157,11 +157,21 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 	return why, nil
 }
 
+// rivals returns the claims of other regions to be the primary. The region of another database, which is no copy of this
+// one, competes with nobody.
+func rivals(peers []Claim, region string, newest regions.Promotion) (found []Claim) {
+	for _, p := range peers {
+		if p.Primary && p.Region != region && p.Installation == newest.Installation {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
 // judge returns why the region must not serve, given the newest promotion in its database, and what others claim.
 func (g *Guard) judge(newest regions.Promotion, peers []Claim) string {
-	for _, p := range peers {
+	for _, p := range rivals(peers, g.Name, newest) {
 		switch {
-		case !p.Primary || p.Region == g.Name || p.Installation != newest.Installation: // another database fences nobody
 		case p.Epoch > newest.Epoch || p.Epoch == newest.Epoch && newest.Epoch == 0:
 			return fmt.Sprintf("Region %s is the primary: it was promoted (epoch %d) after this database (epoch %d). Make this database its standby: "+
 				"docs/operators/regions.md.", p.Region, p.Epoch, newest.Epoch)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/reelay/reelay/models/regions"
@@ -60,10 +61,7 @@ func (s *Standing) Refusal() error {
 		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
 			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
 	}
-	for _, peer := range s.Peers {
-		if !peer.Primary || peer.Region == s.Region || peer.Installation != s.Newest.Installation {
-			continue
-		}
+	for _, peer := range rivals(s.Peers, s.Region, s.Newest) {
 		if peer.Epoch > s.Newest.Epoch {
 			return fmt.Errorf("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
 				peer.Region, peer.Epoch, s.Newest.Epoch, peer.Region)
@@ -89,12 +87,7 @@ func (s *Standing) Refusal() error {
 
 // contested reports whether another region claims the same epoch.
 func (s *Standing) contested() bool {
-	for _, peer := range s.Peers {
-		if peer.Primary && peer.Region != s.Region && peer.Epoch == s.Newest.Epoch && peer.Installation == s.Newest.Installation {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rivals(s.Peers, s.Region, s.Newest), func(c Claim) bool { return c.Epoch == s.Newest.Epoch })
 }
 
 // Promote ends the recovery of the standby, once it has replayed all that it received, and makes the region the primary. Say is told

@@ -32,17 +32,32 @@ func Newest(ctx context.Context, db bun.IDB) (p Promotion, err error) {
 	return p, err
 }
 
-// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not. It waits for no
-// standby: the database may be a copy that names standbys which do not follow it.
+// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not.
 func Promote(ctx context.Context, db *bun.DB, after int64, region string) (made bool, err error) {
+	made, err = insert(ctx, db, `
+		INSERT INTO region_promotions (epoch, region)
+		SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
+		ON CONFLICT DO NOTHING`, after, region)
+	if models.IsUndefinedTable(err) {
+		return false, nil
+	}
+	return made, err
+}
+
+// Learn notes a promotion that another region told of.
+func Learn(ctx context.Context, db *bun.DB, epoch int64, region string) error {
+	_, err := insert(ctx, db, "INSERT INTO region_promotions (epoch, region, learned) VALUES (?, ?, true) ON CONFLICT DO NOTHING", epoch, region)
+	return err
+}
+
+// insert writes a promotion, and returns false if there was one. It waits for no standby: the database may be a copy that
+// names standbys which do not follow it.
+func insert(ctx context.Context, db *bun.DB, statement string, args ...any) (made bool, err error) {
 	err = db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.NewRaw("SET LOCAL synchronous_commit = local").Exec(ctx); err != nil {
 			return err
 		}
-		done, err := tx.NewRaw(`
-			INSERT INTO region_promotions (epoch, region)
-			SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
-			ON CONFLICT DO NOTHING`, after, region).Exec(ctx)
+		done, err := tx.NewRaw(statement, args...).Exec(ctx)
 		if err != nil {
 			return err
 		}
@@ -50,22 +65,7 @@ func Promote(ctx context.Context, db *bun.DB, after int64, region string) (made 
 		made = rows == 1
 		return err
 	})
-	if models.IsUndefinedTable(err) {
-		return false, nil
-	}
 	return made, err
-}
-
-// Learn notes a promotion that another region told of. It waits for no standby.
-func Learn(ctx context.Context, db *bun.DB, epoch int64, region string) error {
-	return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-		if _, err := tx.NewRaw("SET LOCAL synchronous_commit = local").Exec(ctx); err != nil {
-			return err
-		}
-		_, err := tx.NewRaw(`INSERT INTO region_promotions (epoch, region, learned) VALUES (?, ?, true) ON CONFLICT DO NOTHING`,
-			epoch, region).Exec(ctx)
-		return err
-	})
 }
 
 // Server is PostgreSQL's part in a replication.

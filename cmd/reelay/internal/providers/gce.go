@@ -112,7 +112,7 @@ func (o *testGCE) write(report *gce.LiveReport) error {
 	return errors.Join(os.WriteFile(o.report+".json", text, 0o644), os.WriteFile(o.report+".md", []byte(report.Markdown()), 0o644))
 }
 
-// noFleet returns an enrolment with a key that no API knows, and an address that nobody has.
+// noFleet returns an enrolment with a key that no API knows, and an address that does not exist.
 func noFleet() (e fleet.Enrolment, forget func(), err error) {
 	folder, err := os.MkdirTemp("", "reelay-gce-")
 	if err != nil {

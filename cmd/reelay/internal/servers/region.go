@@ -140,7 +140,7 @@ func promoteCommand() *cobra.Command {
 		Long: "Ends the recovery of the standby at DATABASE_URL, and makes this region the primary. Its api and control processes, which\n" +
 			"wait, serve within seconds. It refuses while the primary still sends or serves.\n\n" +
 			"A standby lacks what the primary acknowledged without waiting for it. The command says of when the newest transaction is,\n" +
-			"and asks. With --yes it goes on only if that is at most --max-loss ago.",
+			"and asks. With --yes it continues only if that is at most --max-loss ago.",
 		Example: "  reelay region promote\n  reelay region promote --yes --max-loss 10m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

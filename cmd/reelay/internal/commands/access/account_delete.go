@@ -30,7 +30,7 @@ func accountsDeleteCommand() *cobra.Command {
 			"webhooks, keys and members. This cannot be undone, and not be stopped. It asks for the name of the account; without a\n" +
 			"terminal it needs --yes-delete. The keys of the account are refused at once, and its jobs are cancelled. What it cost\n" +
 			"stays in the ledger, without users.\n\n" +
-			"The server does the work. The command shows how far it is, and then the report. After an interruption it goes on:\n" +
+			"The server does the work. The command shows its progress, and then the report. If you interrupt it, the server continues:\n" +
 			"the same command, or `reelay accounts deletions ACCOUNT`, follows it again.",
 		Example: "  reelay accounts delete acme\n  reelay accounts delete acme --yes-delete acme --json",
 		Args:    cobra.ExactArgs(1),
@@ -102,7 +102,7 @@ func followDeletion(ctx context.Context, c *client.Client, remarks io.Writer, d 
 
 func interruptedDeletion(d *client.AccountDeletion) error {
 	return terminal.StatusError(terminal.ExitInterrupted,
-		fmt.Errorf("interrupted: the deletion goes on in the server. Follow it with: reelay accounts deletions %s", d.AccountId))
+		fmt.Errorf("interrupted: the server continues the deletion. Follow it with: reelay accounts deletions %s", d.AccountId))
 }
 
 // deletionProgress says how far a deletion is.
