@@ -38,10 +38,11 @@ func (r rig) stopped(t *testing.T, table string, request func(ctx context.Contex
 			require.Fail(t, "it did not stop")
 		default:
 		}
-		// Autovacuum may wait for the table, too, with another lock.
+		// Autovacuum may wait for the table, too, with another lock. The table has the same number in the
+		// databases of other tests, which were made from one template.
 		var waiting int
-		err := r.DB.NewRaw("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = ?::regclass AND mode = 'RowExclusiveLock'",
-			table).Scan(t.Context(), &waiting)
+		err := r.DB.NewRaw(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = ?::regclass AND mode = 'RowExclusiveLock'
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, table).Scan(t.Context(), &waiting)
 		return err == nil && waiting == 1
 	})
 

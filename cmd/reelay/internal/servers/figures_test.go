@@ -140,7 +140,7 @@ func TestFiguresAgree(t *testing.T) {
 	res.Body.Close()
 	operator := s.customer.WithKey(key)
 
-	var rest, graphql map[string]any
+	var rest, graphql, after map[string]any
 	require.NoError(t, json.Unmarshal([]byte(read("/api/v1/overview")), &rest))
 	state, err := operator.Overview(t.Context())
 	require.NoError(t, err)
@@ -157,6 +157,7 @@ func TestFiguresAgree(t *testing.T) {
 	}
 	top := printed(operations.TopCommand(), "--once")
 	overview, queues, metrics := textOf(read("/overview")), textOf(read("/queues")), read("/metrics")
+	require.NoError(t, json.Unmarshal([]byte(read("/api/v1/overview")), &after))
 
 	require.Len(t, graphql, len(rest), "REST and GraphQL have the same figures")
 	for name, v := range rest {
@@ -180,7 +181,11 @@ func TestFiguresAgree(t *testing.T) {
 			show func(float64) string
 			in   string
 		}{"top": {how.top, top}, "overview": {how.overview, overview}, "queues": {how.queues, queues}, "metrics": {how.metric, metrics}} {
-			if c.show != nil {
+			if c.show == nil {
+				continue
+			}
+			// Rates fall while time passes, so a page shows what was read before it or after it.
+			if later, _ := after[name].(float64); !strings.Contains(c.in, c.show(later)) {
 				require.Contains(t, c.in, c.show(other.(float64)), "%s shows %s", surface, name)
 			}
 		}
