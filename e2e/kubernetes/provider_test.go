@@ -153,7 +153,8 @@ func TestProvider(t *testing.T) {
 		}
 		w.list(pool)
 		// By the node: the pod stays, as failed.
-		w.Status(id, cluster.Object{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."})
+		w.Status(id, cluster.Object{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
+			"conditions": []any{cluster.Object{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}}})
 		// By the scaler's rehearsal, or a drain, and gone before the next list.
 		require.NoError(t, w.Preempt(t.Context(), pool, fleet.Instance{ID: other}, 30*time.Second))
 		pod := w.Must("GET", w.Path("pods", other), nil)["metadata"].(cluster.Object)

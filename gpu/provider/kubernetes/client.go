@@ -77,7 +77,7 @@ func (c *Config) connect() (*connection, error) {
 			text.Clip(on.namespace, 64))
 	}
 	on.token = freshfile.New(func() (string, error) { return readToken(tokenFile) }, tokenFile)
-	on.client = freshfile.New(func() (*http.Client, error) { return httpClient(authorities) }, authorities)
+	on.client = freshfile.New(func() (*http.Client, error) { return httpClient(authorities, c.CallTimeout) }, authorities)
 	return on, nil
 }
 
@@ -97,8 +97,9 @@ func readToken(path string) (string, error) {
 }
 
 // httpClient returns a client that trusts these authorities besides the system's. It follows no redirect: an API server
-// sends none, and the token is for it only.
-func httpClient(authorities string) (*http.Client, error) {
+// sends none, and the token is for it only. A connection on which nothing comes for the limit of a call is tried, and soon
+// given up.
+func httpClient(authorities string, limit time.Duration) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if authorities != "" {
 		data, err := os.ReadFile(authorities)
@@ -112,6 +113,9 @@ func httpClient(authorities string) (*http.Client, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	transport.MaxIdleConnsPerHost = 2 * atOnce
+	// All calls share a connection. Without pings, they use one to a server that vanished until the kernel gives it up, a
+	// quarter of an hour later.
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: limit, PingTimeout: limit / 2}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}, nil
@@ -289,9 +293,10 @@ type answerError struct {
 
 func (e *answerError) Error() string { return fmt.Sprintf("%d %s: %s", e.status, e.reason, e.message) }
 
-// final reports whether the same call gets the same answer: the object is not as the call takes it to be.
+// final reports whether the same call gets the same answer: the object is not as the call takes it to be. A quota that
+// several calls reserve at once is in conflict, too, but only for a moment.
 func (e *answerError) final() bool {
-	return e.status == http.StatusConflict || e.status == http.StatusGone
+	return e.status == http.StatusConflict && !strings.Contains(e.message, "resourcequotas") || e.status == http.StatusGone
 }
 
 // is reports whether an error is a refusal with this status.

@@ -73,6 +73,7 @@ func TestCreateAnswers(t *testing.T) {
 			_, _ = io.WriteString(w, "<html>Sign in</html>")
 		}
 	}
+	const quotaBusy = `Operation cannot be fulfilled on resourcequotas "gpus": the object has been modified; please apply your changes to the latest version`
 	for name, test := range map[string]struct {
 		set   func(c *cluster)
 		class fleet.ErrorClass // "" if it is created
@@ -86,8 +87,9 @@ func TestCreateAnswers(t *testing.T) {
 		"Restarting": {func(c *cluster) { c.Refuse("POST pods", 2, 503, "ServiceUnavailable", "starting") }, "", ""},
 		"Broken": {func(c *cluster) { c.Refuse("POST pods", 3, 500, "InternalError", "failed calling webhook") },
 			fleet.Transient, "webhook"},
-		"Quota": {func(c *cluster) { c.Limit(0) }, fleet.Quota, "exceeded quota: gpus"},
-		"QuotaBusy": {func(c *cluster) { c.Refuse("POST pods", 1, 409, "Conflict", "cannot be fulfilled on resourcequotas") },
+		"Quota":     {func(c *cluster) { c.Limit(0) }, fleet.Quota, "exceeded quota: gpus"},
+		"QuotaBusy": {func(c *cluster) { c.Refuse("POST pods", 2, 409, "Conflict", quotaBusy) }, "", ""},
+		"QuotaStaysBusy": {func(c *cluster) { c.Refuse("POST pods", 3, 409, "Conflict", quotaBusy) },
 			fleet.Transient, "resourcequotas"},
 		"Forbidden": {func(c *cluster) { c.Refuse("POST pods", 1, 403, "Forbidden", "violates PodSecurity") },
 			fleet.Permission, "violates PodSecurity"},

@@ -134,8 +134,16 @@ func TestStates(t *testing.T) {
 		"Survived": {func(c *cluster) { c.Run("spot-a"); c.ends("spot-a", "Running", 0, "Completed", "") },
 			fleet.InstanceEnded, false, "", "its agent ended with the status 0", false},
 		"Evicted": {func(c *cluster) {
+			c.Condition("spot-a", "DisruptionTarget", "True", "TerminationByKubelet", "The node was low on resource: memory.", 0)
 			c.Edit("spot-a", func(_, _, s fakekube.Object) { s["phase"], s["reason"] = "Failed", "Evicted" })
 		}, fleet.InstanceEnded, true, "", "", false},
+		"WroteTooMuch": {func(c *cluster) {
+			c.Run("spot-a")
+			c.ends("spot-a", "Failed", 137, "Error", "")
+			c.Edit("spot-a", func(_, _, s fakekube.Object) {
+				s["reason"], s["message"] = "Evicted", `Usage of EmptyDir volume "scratch" exceeds the limit "50Gi".`
+			})
+		}, fleet.InstanceEnded, false, "", `Evicted: Usage of EmptyDir volume "scratch" exceeds the limit "50Gi".`, false},
 		"Shutdown": {func(c *cluster) {
 			c.Run("spot-a")
 			c.Condition("spot-a", "DisruptionTarget", "True", "TerminationByKubelet", "", 0)
@@ -574,6 +582,7 @@ func TestRestart(t *testing.T) {
 	c := setup(t)
 	c.create(t, "spot-a", "spot-b", "spot-c")
 	c.Run("spot-a")
+	c.Condition("spot-b", "DisruptionTarget", "True", "TerminationByKubelet", "", 0)
 	c.Edit("spot-b", func(_, _, s fakekube.Object) { s["phase"], s["reason"] = "Failed", "Evicted" })
 	c.Kill("spot-c")
 	again := setup(t, func(config *kubernetes.Config) {

@@ -77,8 +77,10 @@ func (p *pod) stranger(labels map[string]string) string {
 	return ""
 }
 
-// tookAway are the reasons of pods that ended because the cluster needed or lost their node.
-var tookAway = []string{"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"}
+// tookAway are the reasons of pods that ended because the cluster needed or lost their node. "Evicted" alone is not one:
+// a pod that wrote more than its own limit is evicted, too, and only one that had to leave because its node ran short
+// has the condition DisruptionTarget (Kubernetes 1.26 and later).
+var tookAway = []string{"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting", "Preempted"}
 
 // reclaimed reports whether the cluster took the pod away: it was evicted, preempted, or lost with its node. Kueue has a
 // condition of its own.
@@ -196,7 +198,7 @@ func (p *pod) failing() *containerStatus {
 
 // cause returns why a pod ended that nobody took away.
 func (p *pod) cause(agent *containerStatus) string {
-	if agent == nil || agent.State.Terminated == nil {
+	if agent == nil || agent.State.Terminated == nil || p.Status.Reason == "Evicted" {
 		return words(p.Status.Reason, p.Status.Message)
 	}
 	end := agent.State.Terminated

@@ -74,7 +74,9 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{pods: map[string]Object{}, templates: map[string]Object{}, nodes: map[string]bool{"node-1": true}, tokens: map[string]bool{},
 		denied: map[string]bool{}, snapshots: map[string][]Object{}, most: -1, version: 100}
-	s.Server = httptest.NewTLSServer(s)
+	s.Server = httptest.NewUnstartedServer(s)
+	s.EnableHTTP2 = true // as an API server has it
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	s.TokenFile, s.CAFile = filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "ca.crt")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
