@@ -28,6 +28,11 @@ func Age(s *Scaler, by time.Duration) {
 	for id, at := range s.surveys.lists {
 		s.surveys.lists[id] = at.Add(-by)
 	}
+	for _, machines := range s.surveys.taken {
+		for id, i := range machines {
+			machines[id] = takenAway{i.Instance, i.until.Add(-by)}
+		}
+	}
 	for _, machines := range s.surveys.first {
 		for id, at := range machines {
 			machines[id] = at.Add(-by)

@@ -323,6 +323,34 @@ func TestApplyPools(t *testing.T) {
 		_, err := apply(t, s, "pools: [{name: fakes, provider: local, region: local, gpuType: any, models: [testcard], maxWorkers: 1}]", false)
 
 		jobstest.RequireCode(t, err, apierror.CodeConflict)
-		require.ErrorContains(t, err, "can change when it has no workers; it has 1")
+		require.ErrorContains(t, err, "provider of the pool fakes can change when it has no workers or machines; it has 1")
+	})
+
+	t.Run("LooksForMachinesWhereTheyAre", func(t *testing.T) {
+		t.Parallel()
+		s, scaler, provider, pool := scaled(t, 1, 1)
+		change := func(edit func(*capacity.PoolSpec)) error {
+			spec := pool.PoolSpec
+			edit(&spec)
+			_, err := s.Pools.Update(t.Context(), s.Admin, pool.ID, spec)
+			return err
+		}
+		moves := map[string]func(*capacity.PoolSpec){
+			"region":           func(spec *capacity.PoolSpec) { spec.Region = "elsewhere" },
+			"settings.project": func(spec *capacity.PoolSpec) { spec.Settings = []byte(`{"project": "other"}`) },
+			"settings.program": func(spec *capacity.PoolSpec) { spec.Settings = []byte(`{"program": "other"}`) },
+		}
+		require.NoError(t, scaler.Scale(t.Context()))
+		enrol(t, s, provider, pool)
+		s.Exec(t, "UPDATE workers SET status = 'TERMINATED', ended_at = clock_timestamp(), token_hash = NULL, idle_since = NULL")
+
+		for field, edit := range moves {
+			err := change(edit)
+			jobstest.RequireCode(t, err, apierror.CodeConflict)
+			require.ErrorContains(t, err, "The "+field+" of the pool fakes can change when")
+		}
+		require.NoError(t, change(func(spec *capacity.PoolSpec) { spec.Settings = []byte(`{"image": "other"}`) }))
+		s.Exec(t, "UPDATE machines SET gone_at = clock_timestamp(), billed_until = clock_timestamp()")
+		require.NoError(t, change(moves["region"]))
 	})
 }

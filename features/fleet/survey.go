@@ -64,6 +64,7 @@ func (s *Scaler) compare(ctx context.Context, p poolState, now time.Time) error 
 	}
 	if trouble == nil {
 		instances, seconds := distinct(instances)
+		instances = s.surveys.remember(p.pool.ID, instances, now)
 		l := s.listed(p, instances, now)
 		err := s.note(ctx, l)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/internal/apierror"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
@@ -58,13 +59,15 @@ func (f *failing) Delete(ctx context.Context, pool *capacity.Pool, all []fleet.I
 type distant struct {
 	*failing
 	lists int
+	ended []fleet.Instance // these are listed, too
 }
 
 func (*distant) CreateLimit() time.Duration { return 0 }
 
 func (d *distant) List(ctx context.Context, pool *capacity.Pool) ([]fleet.Instance, error) {
 	d.lists++
-	return d.failing.List(ctx, pool)
+	all, err := d.failing.List(ctx, pool)
+	return append(all, d.ended...), err
 }
 
 func TestSurvey(t *testing.T) {
@@ -138,6 +141,32 @@ func TestSurvey(t *testing.T) {
 		require.Zero(t, after(20), "it has spoken since")
 		s.Exec(t, "UPDATE workers SET status = 'LOST', idle_since = NULL, lost_at = now()")
 		require.Equal(t, 1, after(15), machine)
+	})
+
+	t.Run("RemembersWhatWasTakenAway", func(t *testing.T) {
+		t.Parallel()
+		s, _, provider, pool := scaled(t, 1, 1)
+		cloud := &distant{failing: &failing{Provider: provider}}
+		scaler := &fleet.Scaler{DB: s.DB, Notifier: s.Notifier, Providers: map[string]fleet.Provider{"fake": cloud}}
+		require.NoError(t, scaler.Scale(t.Context()))
+		worker := enrol(t, s, provider, pool)[0]
+		s.Exec(t, "UPDATE pools SET min_workers = 0, idle_seconds = 3600")
+		job := s.Submit(t)
+		s.Lease(t, worker)
+		cloud.ended = []fleet.Instance{{ID: provider.Running[0], State: fleet.InstanceEnded, Reclaimed: true}}
+		provider.Running = nil
+		require.NoError(t, scaler.Scale(t.Context()))
+		require.Zero(t, ended(t, s), "its agent may still finish")
+		cloud.ended = nil // a provider can say it once
+
+		testrun.Eventually(t, "the worker ends", func() bool {
+			age(t, s, scaler, 20*time.Second)
+			require.NoError(t, scaler.Scale(t.Context()))
+			return ended(t, s) == 1
+		})
+
+		require.Zero(t, s.Reload(t, job.ID).Crashes, "a machine that was taken away says nothing of the job")
+		require.Equal(t, models.JobQueued, s.Reload(t, job.ID).Status)
 	})
 
 	t.Run("SaysWhyAProviderFails", func(t *testing.T) {

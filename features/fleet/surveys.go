@@ -25,6 +25,9 @@ type surveys struct {
 	lists map[models.PoolID]time.Time
 	// strange are the machines of the newest list that the ledger did not have for the pool.
 	strange map[models.PoolID]map[string]bool
+	// taken are the machines that lists had as taken away, and until when they count as listed. Some providers say
+	// it in one list only, before the worker has been silent for long enough to be ended.
+	taken map[models.PoolID]map[string]takenAway
 	// waits are the machines without a worker that the newest comparison left alone for a while.
 	waits map[models.PoolID]map[string]bool
 }
@@ -33,6 +36,37 @@ type surveys struct {
 type comparison struct {
 	asked  time.Time
 	closed bool
+}
+
+// takenAway is a machine that was taken away, and until when that is remembered.
+type takenAway struct {
+	Instance
+	until time.Time
+}
+
+// rememberTaken is how long a machine that was taken away counts as listed: longer than a worker of it can seem to live.
+const rememberTaken = 10 * time.Minute
+
+// remember returns a list with the machines that were taken away according to earlier lists, and that this one lacks.
+func (s *surveys) remember(pool models.PoolID, instances []Instance, now time.Time) []Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken == nil {
+		s.taken = map[models.PoolID]map[string]takenAway{}
+	}
+	before, taken := s.taken[pool], map[string]takenAway{}
+	for _, i := range instances {
+		if delete(before, i.ID); i.State == InstanceEnded && i.Reclaimed {
+			taken[i.ID] = takenAway{i, now.Add(rememberTaken)}
+		}
+	}
+	for id, i := range before {
+		if i.until.After(now) {
+			taken[id], instances = i, append(instances, i.Instance)
+		}
+	}
+	s.taken[pool] = taken
+	return instances
 }
 
 // isCurrent reports whether a pool needs no comparison now. A pool that has closed since the last
