@@ -410,7 +410,7 @@ func TestPages(t *testing.T) {
 	t.Run("AreNoListWithoutTheLast", func(t *testing.T) {
 		t.Parallel()
 		c := fill(t)
-		second(c, 3, func() { panic(http.ErrAbortHandler) })
+		second(c, 9, func() { panic(http.ErrAbortHandler) })
 		_, err := c.List(t.Context(), c.pool)
 		require.Equal(t, fleet.Transient, fleet.ClassOf(err))
 		require.ErrorContains(t, err, "list pods: ")
