@@ -118,41 +118,16 @@ func (p *pod) env() map[string]string {
 	return found
 }
 
-// minimal are the values that everybody must set.
-const minimal = `
-publicURL: https://reelay.example.com
-store: s3://reelay?endpoint=https://s3.example.com
-`
+// minimal are the values that everybody must set, and full has everything that can be turned on.
+var minimal, full = values("minimal"), values("minimal") + values("full")
 
-// full has everything that can be turned on.
-const full = minimal + `
-hosts: [reelay.internal]
-imagePullSecrets: [{name: registry}]
-settings: {REELAY_RETENTION_JOBS_DAYS: "30"}
-secret: {external: {enabled: true, store: {name: vault}}}
-serviceAccount: {annotations: {iam.gke.io/gcp-service-account: reelay@p.iam.gserviceaccount.com}}
-service: {annotations: {a: b}}
-ingress: {enabled: true, className: nginx, tlsSecret: reelay-tls, annotations: {nginx.ingress.kubernetes.io/proxy-body-size: "0"}}
-networkPolicy: {api: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress}}}], metrics: [{podSelector: {}}]}
-metrics: {serviceMonitor: {enabled: true, labels: {release: prometheus}}}
-api: {nodeSelector: {disk: ssd}, tolerations: [{key: a, operator: Exists}]}
-control: {nodeSelector: {disk: ssd}, tolerations: [{key: a, operator: Exists}]}
-agents:
-  - name: spot
-    gpus: 1
-    args: [--runtime, "wan=python3 /app/runtime.py"]
-    image: registry.example/wan-agent:1
-    noticeSeconds: 60
-    resources: {requests: {cpu: "4"}, limits: {memory: 64Gi}}
-    scratch: 100Gi
-    weightsClaim: weights
-    nodeSelector: {cloud.google.com/gke-spot: "true"}
-    tolerations: [{key: nvidia.com/gpu, operator: Exists}]
-    priorityClassName: low
-    runtimeClassName: nvidia
-    labels: {kueue.x-k8s.io/queue-name: gpus}
-  - {name: fixed, replicas: 2, pool: l4-spot, region: eu-1, gpuType: L4, gpus: 1}
-`
+func values(name string) string {
+	text, err := os.ReadFile("testdata/" + name + ".yaml")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
 
 // tryRender returns what the program says of values.
 func tryRender(t *testing.T, values string) ([]byte, error) {

@@ -45,6 +45,8 @@ type Cluster struct {
 
 	t            testing.TB
 	dir, program string
+	namespace    string
+	token        string
 	etcd, port   string
 	server       *exec.Cmd
 	client       *http.Client
@@ -59,7 +61,7 @@ func Start(t testing.TB) *Cluster {
 	}
 	dir := t.TempDir()
 	c := &Cluster{t: t, dir: dir, program: filepath.Join(folder, "kube-apiserver"), etcd: "http://127.0.0.1:" + testrun.FreePort(t),
-		port: testrun.FreePort(t), CAFile: filepath.Join(dir, "apiserver.crt")}
+		port: testrun.FreePort(t), CAFile: filepath.Join(dir, "apiserver.crt"), namespace: Namespace, token: admin}
 	c.URL = "https://127.0.0.1:" + c.port
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -186,12 +188,26 @@ func (c *Cluster) Between(before func(*http.Request), after func(status int)) Pr
 	return Proxy{server.URL, filepath.Join(c.dir, "between.crt")}
 }
 
-// Path returns the path of objects of the core in the namespace.
-func (c *Cluster) Path(parts ...string) string {
-	return "/api/v1/namespaces/" + Namespace + "/" + strings.Join(parts, "/")
+// In returns the cluster for calls in another namespace.
+func (c *Cluster) In(namespace string) *Cluster {
+	other := *c
+	other.namespace = namespace
+	return &other
 }
 
-// Must makes a call that works, as somebody who may do everything.
+// As returns the cluster for calls with another token.
+func (c *Cluster) As(token string) *Cluster {
+	other := *c
+	other.token = token
+	return &other
+}
+
+// Path returns the path of objects of the core in the namespace.
+func (c *Cluster) Path(parts ...string) string {
+	return "/api/v1/namespaces/" + c.namespace + "/" + strings.Join(parts, "/")
+}
+
+// Must makes a call that works.
 func (c *Cluster) Must(method, path string, body Object) Object {
 	c.t.Helper()
 	status, answer := c.Do(method, path, body)
@@ -212,33 +228,64 @@ func (c *Cluster) Do(method, path string, body Object) (int, Object) {
 }
 
 func (c *Cluster) try(method, path string, body Object) (int, Object, error) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return 0, nil, err
+	content := "application/json"
+	if method == "PATCH" {
+		content = StrategicMerge
 	}
-	answer, err := c.send(method, path, data)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer answer.Body.Close()
-	var object Object
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && bytes.HasPrefix(text, []byte("{")) {
-		err = json.Unmarshal(text, &object)
-	}
-	return answer.StatusCode, object, err
+	answer, err := c.answer(method, path, content, body)
+	return answer.Status, answer.Object, err
 }
 
-func (c *Cluster) send(method, path string, body []byte) (*http.Response, error) {
+// The kinds of a PATCH.
+const (
+	StrategicMerge = "application/strategic-merge-patch+json"
+	Merge          = "application/merge-patch+json"
+	ServerSide     = "application/apply-patch+yaml" // which JSON is, too
+)
+
+// Answer is the answer to a call.
+type Answer struct {
+	Status int
+	Object Object
+	// Warnings are what the server finds wrong with a request that it accepts.
+	Warnings []string
+}
+
+// Send makes a call with a type of content.
+func (c *Cluster) Send(method, path, content string, body Object) Answer {
+	c.t.Helper()
+	answer, err := c.answer(method, path, content, body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer
+}
+
+func (c *Cluster) answer(method, path, content string, body Object) (Answer, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, err := c.send(method, path, content, data)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer answer.Body.Close()
+	found := Answer{Status: answer.StatusCode, Warnings: answer.Header.Values("Warning")}
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && bytes.HasPrefix(text, []byte("{")) {
+		err = json.Unmarshal(text, &found.Object)
+	}
+	return found, err
+}
+
+func (c *Cluster) send(method, path, content string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(c.t.Context(), method, c.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+admin)
-	request.Header.Set("Content-Type", "application/json")
-	if method == "PATCH" {
-		request.Header.Set("Content-Type", "application/strategic-merge-patch+json")
-	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	request.Header.Set("Content-Type", content)
 	return c.client.Do(request)
 }
 

@@ -106,7 +106,7 @@ func (n *Node) SeenAt(name string) time.Time {
 // watch follows the pods, and begins again when the API server ends the watch.
 func (n *Node) watch() {
 	for n.ctx.Err() == nil {
-		answer, err := n.cluster.send("GET", n.cluster.Path("pods")+"?watch=true", nil)
+		answer, err := n.cluster.send("GET", n.cluster.Path("pods")+"?watch=true", "application/json", nil)
 		if err != nil {
 			continue
 		}

@@ -1,6 +1,8 @@
 // Command render checks a chart as `helm lint --strict` does, renders it as Helm does, with the files of values that follow it,
 // and prints its objects as a JSON array. It is strict where Helm is not: each object must be one of a known kind without an unknown field, but for those of
 // External Secrets, whose types are in no module. It is a module of its own: no part of it is linked into Reelay.
+//
+// With -patch it reads objects as a release before, a release and a cluster have them, and prints the patches of Helm 3.
 package main
 
 import (
@@ -23,16 +25,21 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	"k8s.io/apimachinery/pkg/runtime"
 	strict "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: render CHART [VALUES …]")
+		fmt.Fprintln(os.Stderr, "usage: render CHART [VALUES …], or render -patch")
 		os.Exit(2)
 	}
-	if err := render(os.Stdout, os.Args[1], os.Args[2:]); err != nil {
+	do := func() error { return render(os.Stdout, os.Args[1], os.Args[2:]) }
+	if os.Args[1] == "-patch" {
+		do = func() error { return patch(os.Stdout, os.Stdin) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
 	}
@@ -102,4 +109,29 @@ func render(to io.Writer, folder string, files []string) error {
 		}
 	}
 	return json.NewEncoder(to).Encode(objects)
+}
+
+// patch prints the strategic merge patches of objects of Kubernetes, which Helm 3 makes of three versions of each.
+func patch(to io.Writer, from io.Reader) error {
+	var all []struct{ Before, After, Current json.RawMessage }
+	if err := json.NewDecoder(from).Decode(&all); err != nil {
+		return err
+	}
+	patches := []json.RawMessage{}
+	for _, one := range all {
+		object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(one.After, nil, nil)
+		if err != nil {
+			return err
+		}
+		meta, err := strategicpatch.NewPatchMetaFromStruct(object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.Kind, err)
+		}
+		made, err := strategicpatch.CreateThreeWayMergePatch(one.Before, one.After, one.Current, meta, true)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.Kind, err)
+		}
+		patches = append(patches, made)
+	}
+	return json.NewEncoder(to).Encode(patches)
 }
