@@ -45,7 +45,7 @@ func newIssuer(t *testing.T) *issuer {
 	t.Cleanup(server.Close)
 	i.Verifier = New(Config{
 		Audience: "https://reelay.example", Projects: []string{"p", "other"}, Accounts: []string{"worker@p.iam.gserviceaccount.com"},
-		KeysURL: server.URL, now: i.now,
+		KeysURL: server.URL, Now: i.now,
 	})
 	return i
 }

@@ -43,8 +43,8 @@ type Config struct {
 	Accounts []string
 	// KeysURL is the address of the issuer's keys; empty means GoogleKeys.
 	KeysURL string
-
-	now func() time.Time // nil means time.Now
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
 }
 
 // Verifier verifies the identity of machines of Compute Engine.
@@ -59,13 +59,13 @@ func New(config Config) *Verifier {
 	if config.KeysURL == "" {
 		config.KeysURL = GoogleKeys
 	}
-	if config.now == nil {
-		config.now = time.Now
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	return &Verifier{
 		config: config,
-		tokens: oidc.NewVerifier(googleIs, newKeySet(config.KeysURL, config.now), &oidc.Config{
-			SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.RS256}, Now: config.now,
+		tokens: oidc.NewVerifier(googleIs, newKeySet(config.KeysURL, config.Now), &oidc.Config{
+			SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.RS256}, Now: config.Now,
 		}),
 		limit: rate.NewLimiter(perSecond, burst),
 	}
@@ -120,7 +120,7 @@ func (v *Verifier) examine(verified *oidc.IDToken, token string) (*jobs.Machine,
 		return nil, refuse("its claims cannot be read")
 	}
 	m := c.Google.Machine
-	now := v.config.now()
+	now := v.config.Now()
 	switch {
 	case len(verified.Audience) != 1:
 		return nil, refuse("it must be for one audience")

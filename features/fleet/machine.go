@@ -22,12 +22,26 @@ func placeOf(p jobs.Principal) string {
 	return p.Machine.Place()
 }
 
-// admit checks the registration of a worker against the proved machine, and that the pool has such
-// machines. It takes the zone from the proof, and uses the proof up.
+// admit checks the registration of a worker against the proved machine as [Fits] does. It takes the
+// zone from the proof, and uses the proof up.
 func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *capacity.Pool, in *Registration) error {
 	if m == nil {
 		return nil
 	}
+	if err := Fits(m, pool, in); err != nil {
+		return err
+	}
+	in.Zone = m.Zone
+	err := capacity.UseIdentity(ctx, tx, m.Token, m.Expires)
+	if errors.Is(err, sql.ErrNoRows) {
+		return apierror.New(apierror.CodeUnauthenticated, "This identity token has registered a worker before: get a new one.")
+	}
+	return err
+}
+
+// Fits checks the registration of a worker against the machine that its identity proves, and that the
+// pool has such machines. It returns FORBIDDEN or INVALID_INPUT.
+func Fits(m *jobs.Machine, pool *capacity.Pool, in *Registration) error {
 	if pool == nil {
 		return apierror.Invalid("poolId", "A machine that registers by its identity names its pool.")
 	}
@@ -51,12 +65,7 @@ func admit(ctx context.Context, tx bun.Tx, m *jobs.Machine, pool *capacity.Pool,
 		return apierror.Forbidden("The pool %s has no machines of %s in the project %s and the zone %s.", pool.Name, m.Provider, m.Project,
 			m.Zone)
 	}
-	in.Zone = m.Zone
-	err := capacity.UseIdentity(ctx, tx, m.Token, m.Expires)
-	if errors.Is(err, sql.ErrNoRows) {
-		return apierror.New(apierror.CodeUnauthenticated, "This identity token has registered a worker before: get a new one.")
-	}
-	return err
+	return nil
 }
 
 func misfit(field, said, proved string) error {

@@ -18,8 +18,8 @@ import (
 // liveCleanUp bounds the last deletes and lists of a [Live], also after an interruption.
 const liveCleanUp = 5 * time.Minute
 
-// Live goes through the life of one real machine on Compute Engine. Its pool exists nowhere else,
-// so its agent joins no fleet and no scaler sees the machine.
+// Live goes through the life of one real machine on Compute Engine. Its pool exists nowhere else, so no
+// scaler sees the machine, and it shows its identity instead of running an agent.
 type Live struct {
 	// Config is that of the provider. Its Cluster is replaced.
 	Config Config
@@ -30,6 +30,8 @@ type Live struct {
 	Wait time.Duration
 	// Poll is the time between two lists. The default is 2 seconds.
 	Poll time.Duration
+	// Verify verifies the identity of the machine.
+	Verify Verify
 	// Done is called with each step as soon as it is known; it may be nil.
 	Done func(LiveStep)
 }
@@ -38,13 +40,14 @@ type Live struct {
 const (
 	LiveOK       = "OK"
 	LiveUntested = "UNTESTED"
+	LiveLater    = "LATER" // nobody knows yet: the report says how to look
 	LiveWrong    = "WRONG"
 )
 
 // LiveStep is one step of a [Live].
 type LiveStep struct {
 	Step   string `json:"step"`
-	Result string `json:"result"` // LiveOK, LiveUntested or LiveWrong
+	Result string `json:"result"` // LiveOK, LiveUntested, LiveLater or LiveWrong
 	// Says is what was seen, or what went wrong.
 	Says    string  `json:"says"`
 	Seconds float64 `json:"seconds"`
@@ -59,6 +62,10 @@ type LiveReport struct {
 	Zone        string     `json:"zone"`
 	Labels      string     `json:"labels"` // by which the bill finds the machine
 	Steps       []LiveStep `json:"steps"`
+	// BillQuery is the query in BigQuery that shows what the machine cost, and BillReport where the console does, both a day
+	// later. They are empty if there was no machine.
+	BillQuery  string `json:"billQuery,omitempty"`
+	BillReport string `json:"billReport,omitempty"`
 	// Remaining is the machine if it may still run, with a command that deletes it in CleanUp.
 	Remaining string `json:"remaining,omitempty"`
 	CleanUp   string `json:"cleanUp,omitempty"`
@@ -79,6 +86,9 @@ func (r *LiveReport) Markdown() string {
 		says := strings.NewReplacer("|", `\|`, "\n", " ").Replace(s.Says)
 		fmt.Fprintf(&page, "| %s | %s | %.1f | %s |\n", s.Step, s.Result, s.Seconds, says)
 	}
+	if r.BillQuery != "" {
+		fmt.Fprintf(&page, "\n## Costs, the day after\n\n%s\n\n```sql\n%s\n```\n", r.BillReport, r.BillQuery)
+	}
 	if r.Remaining != "" {
 		fmt.Fprintf(&page, "\n**The machine may still run.** This deletes it:\n\n```sh\n%s\n```\n", r.CleanUp)
 	}
@@ -90,9 +100,12 @@ type live struct {
 	Live
 	provider *Provider
 	pool     *capacity.Pool
+	settings *Settings
+	audience string // of the machine's identity token
 	id       string
 	zone     string
 	made     bool // the machine may exist
+	seen     bool // it existed
 	report   *LiveReport
 }
 
@@ -109,16 +122,24 @@ func (l Live) Run(ctx context.Context) (*LiveReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pool.Settings, err = withLimit(pool.Settings); err != nil {
+	audience := newAudience()
+	if pool.Settings, err = showingIdentity(pool.Settings, audience); err == nil {
+		err = CheckPool(pool)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l.Config.Cluster = "reelay-test"
 	l.Poll = cmp.Or(l.Poll, 2*time.Second)
-	run := &live{Live: l, provider: New(l.Config), pool: pool, id: pool.Name + "-" + suffix[8:16]}
+	run := &live{Live: l, provider: New(l.Config), pool: pool, settings: settings, audience: audience,
+		id: pool.Name + "-" + suffix[8:16]}
 	run.report = &LiveReport{At: time.Now(), Project: settings.Project, MachineType: pool.MachineType, Machine: run.id,
 		Labels: fmt.Sprintf("%s=%s, %s=%s", labelPool, pool.ID, labelCluster, Label(l.Config.Cluster))}
 	run.steps(ctx)
 	run.cleanUp(ctx)
+	if run.seen {
+		run.costs()
+	}
 	return run.report, nil
 }
 
@@ -128,22 +149,38 @@ func (l *live) steps(ctx context.Context) {
 	for _, s := range []struct {
 		name string
 		do   func(context.Context) (string, error)
+		// apart means that the steps after it do not need it.
+		apart bool
 	}{
-		{"list an empty pool", l.listsNothing},
-		{"create a machine", func(ctx context.Context) (string, error) { return l.creates(ctx, request) }},
-		{"find it in the list", l.finds},
-		{"repeat the create", func(ctx context.Context) (string, error) { return l.creates(ctx, request) }},
-		{"find it once", l.finds},
-		{"wait until it runs", l.runs},
-		{"preempt it", l.preempts},
-		{"delete it", l.deletes},
+		{"list an empty pool", l.listsNothing, false},
+		{"create a machine", func(ctx context.Context) (string, error) { return l.creates(ctx, request) }, false},
+		{"find it in the list", l.finds, false},
+		{"repeat the create", func(ctx context.Context) (string, error) { return l.creates(ctx, request) }, false},
+		{"find it once", l.finds, false},
+		{"wait until it runs", l.runs, false},
+		{"register by identity", l.registers, true},
+		{"preempt it", l.preempts, false},
+		{"delete it", l.deletes, false},
 	} {
-		if !l.step(ctx, s.name, s.do) {
+		if !l.step(ctx, s.name, s.do) && (!s.apart || ctx.Err() != nil) {
 			return
 		}
 	}
-	l.done(LiveStep{Step: "register by identity", Result: LiveUntested,
-		Says: "The machine's pool exists nowhere else. Apply the pool with minWorkers 1, and see `reelay workers`."})
+}
+
+// costs says how to see what the machine cost, by its labels. The bill has it a day later.
+func (l *live) costs() {
+	day := l.report.At.UTC()
+	l.report.BillReport = fmt.Sprintf("In Google Cloud's console: Billing, Reports; the days %s to %s, the label `%s` = `%s`, grouped by SKU. Or in "+
+		"BigQuery, if the billing account is exported there:", day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly), labelPool, l.pool.ID)
+	l.report.BillQuery = fmt.Sprintf(`SELECT sku.description AS sku, SUM(usage.amount_in_pricing_units) AS amount, usage.pricing_unit AS unit,
+  SUM(cost) AS cost, SUM(IFNULL((SELECT SUM(c.amount) FROM UNNEST(credits) AS c), 0)) AS credits, currency
+FROM `+"`PROJECT.DATASET.gcp_billing_export_v1_ACCOUNT`"+` -- the table of your export
+WHERE project.id = '%s' AND usage_end_time > TIMESTAMP '%s'
+  AND EXISTS (SELECT 1 FROM UNNEST(labels) AS l WHERE l.key = '%s' AND l.value = '%s')
+GROUP BY sku, unit, currency ORDER BY cost DESC`, l.report.Project, day.Truncate(time.Hour).Format(time.RFC3339), labelPool, l.pool.ID)
+	l.done(LiveStep{Step: "costs by label", Result: LiveLater,
+		Says: "Google's bill shows them within a day: run the query of this report tomorrow. It must find the machine and its disk."})
 }
 
 // errUntested is wrapped by what is no fault of the provider.
@@ -229,7 +266,7 @@ func (l *live) finds(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l.zone = cmp.Or(found.Zone, l.zone)
+	l.zone, l.seen = cmp.Or(found.Zone, l.zone), true
 	l.report.Zone = l.zone
 	return fmt.Sprintf("%s in %s, by its labels", found.State, found.Zone), nil
 }

@@ -291,13 +291,3 @@ func (s *Settings) checkParts() error {
 	}
 	return nil
 }
-
-// withLimit returns settings whose machines exist for the shortest time that Compute Engine takes.
-func withLimit(settings json.RawMessage) (json.RawMessage, error) {
-	var all map[string]any
-	if err := json.Unmarshal(settings, &all); err != nil {
-		return nil, err
-	}
-	all["maxRunSeconds"] = leastMaxRun
-	return json.Marshal(all)
-}

@@ -1,22 +1,18 @@
 package providers
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/gpu/provider/command"
-	"github.com/reelay/reelay/internal/text"
-	"github.com/reelay/reelay/internal/yamlfile"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/spf13/cobra"
 )
@@ -25,8 +21,8 @@ import (
 func Command() *cobra.Command {
 	return terminal.Family(&cobra.Command{
 		Use:   "providers",
-		Short: "Test a program of the provider command, or Compute Engine, with real machines",
-	}, testCommand(), testGCECommand())
+		Short: "Test a program of the provider command with real machines",
+	}, testCommand())
 }
 
 // test is the flags of `reelay providers test`.
@@ -129,7 +125,7 @@ func (o *test) spec(program string) (capacity.PoolSpec, error) {
 	var spec capacity.PoolSpec
 	if o.file != "" {
 		var err error
-		if spec, err = readPool(o.file, o.pool, command.Name); err != nil {
+		if spec, err = settings.ReadPool(o.file, o.pool, command.Name); err != nil {
 			return spec, err
 		}
 	}
@@ -141,48 +137,9 @@ func (o *test) spec(program string) (capacity.PoolSpec, error) {
 		return spec, errors.New(`the settings must be a JSON object such as {"options": {}, "timeoutSeconds": 60}`)
 	}
 	given["program"] = program
-	settings, err := json.Marshal(given)
-	spec.Settings = settings
+	var err error
+	spec.Settings, err = json.Marshal(given)
 	return spec, err
-}
-
-// readPool reads a pool of a file, which must be one of a provider. The name "" means the only pool.
-func readPool(path, name, provider string) (capacity.PoolSpec, error) {
-	type entry struct {
-		capacity.PoolSpec `yaml:",inline"`
-		Cooldown          *int              `yaml:"scaleDownCooldownSeconds"`
-		Settings          yamlfile.Document `yaml:"settings"`
-	}
-	var found struct {
-		Pools []entry `yaml:"pools"`
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return capacity.PoolSpec{}, err
-	}
-	file, err := yamlfile.Read(filepath.Base(path), "pools", source, &found)
-	if err == nil {
-		err = file.Err()
-	}
-	if err != nil {
-		return capacity.PoolSpec{}, err
-	}
-	i := slices.IndexFunc(found.Pools, func(e entry) bool { return name == "" || e.Name == name })
-	switch {
-	case i < 0 && name != "":
-		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool %s", path, text.Clip(name, 64))
-	case i < 0:
-		return capacity.PoolSpec{}, fmt.Errorf("%s has no pool", path)
-	case name == "" && len(found.Pools) > 1:
-		return capacity.PoolSpec{}, fmt.Errorf("%s has %d pools: name one with --pool", path, len(found.Pools))
-	}
-	spec := found.Pools[i].PoolSpec
-	if cmp.Or(spec.Provider, command.Name) != provider {
-		return spec, fmt.Errorf("the pool %s has the provider %s: this command tests pools of the provider %s", text.Clip(spec.Name, 64),
-			text.Clip(cmp.Or(spec.Provider, command.Name), 64), provider)
-	}
-	spec.Settings = json.RawMessage(found.Pools[i].Settings)
-	return spec, nil
 }
 
 // words are how levels are printed.

@@ -25,6 +25,7 @@ import (
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/change"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
 	"github.com/reelay/reelay/models/regions"
@@ -34,13 +35,19 @@ import (
 // exitUnexamined is the exit status if the stores could not be examined.
 const exitUnexamined = 2
 
+// doctorFlags is the flags of `reelay doctor`.
+type doctorFlags struct {
+	data, file, pool string
+	checkup          doctor.Checkup
+	with             clouds
+	live             liveFlags
+	asJSON, verbose  bool
+	document         output.Options
+}
+
 // DoctorCommand returns `reelay doctor`.
 func DoctorCommand() *cobra.Command {
-	var data string
-	var checkup doctor.Checkup
-	var asJSON, verbose bool
-	var with clouds
-	var document output.Options
+	var o doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that nothing is lost, duplicated or stuck",
@@ -48,35 +55,73 @@ func DoctorCommand() *cobra.Command {
 			"the stores. It changes nothing, except that it writes one small object to the store and deletes it. Each\n" +
 			"finding says why it matters and what to do. See docs/operators/doctor.md.\n\n" +
 			"It finds the stores by DATABASE_URL, REDIS_URL, REELAY_STORE and STORAGE_EMULATOR_HOST, or by the file that a\n" +
-			"running `reelay up` wrote to --data.\n\n" +
-			"Exit status: 0 if nothing is broken (there may be advice); 1 if something is broken; 2 if it could not check\n" +
-			"everything.",
-		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce\n  reelay doctor --kubernetes",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := examine(cmd.Context(), data, checkup, with)
-			if err != nil {
-				return terminal.StatusError(exitUnexamined, err)
-			}
-			if asJSON {
-				err = document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"level": doctor.Worst(found), "findings": found}, nil)
-			} else {
-				err = printFindings(cmd.OutOrStdout(), found, verbose)
-			}
-			return errors.Join(err, verdict(found))
-		},
+			"running `reelay up` wrote to --data. With --file it needs no stores, and checks only the pools of that file.\n\n" +
+			"With --live, it then goes through the life of one machine like those of a pool on Compute Engine: it creates the\n" +
+			"machine, finds it by its labels, repeats the create, waits until it runs, verifies the identity by which its agent\n" +
+			"would register, preempts it by a simulated maintenance event, and deletes it, also when it is interrupted. Its\n" +
+			"pool exists nowhere else, and it joins no fleet. Compute Engine deletes the machine after 10 minutes in any case.\n" +
+			"Choose the smallest machine type. It needs Google's default credentials. It writes what it saw to NAME.json and\n" +
+			"NAME.md (--report), without secrets, and how to see the costs the day after. See docs/operators/gce.md.\n\n" +
+			"Exit status: 0 if nothing is broken (there may be advice, and steps of --live that are untested); 1 if something is\n" +
+			"broken; 2 if it could not check everything.",
+		Example: "  reelay doctor\n  reelay doctor --full --json\n  reelay doctor --gce\n  reelay doctor --kubernetes --file pools.yaml\n" +
+			"  reelay doctor --gce --live --file pools.yaml --pool smallest --project my-project",
+		Args: cobra.NoArgs,
+		RunE: o.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&data, "data", ".reelay", "data folder of the running 'reelay up'")
-	flags.BoolVar(&checkup.Full, "full", false, "read every job, not only the newest and the active ones")
-	flags.BoolVar(&checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
-	flags.BoolVar(&with.gce, "gce", false,
+	flags.StringVar(&o.data, "data", ".reelay", "data folder of the running 'reelay up'")
+	flags.BoolVar(&o.checkup.Full, "full", false, "read every job, not only the newest and the active ones")
+	flags.BoolVar(&o.checkup.Hash, "hash", false, "read the bytes of videos and checkpoints, not only their metadata in the store")
+	flags.BoolVar(&o.with.gce, "gce", false,
 		"also check whether the pools on Compute Engine can have machines: access, quota, images, machine types, network")
-	flags.BoolVar(&with.kubernetes, "kubernetes", false,
+	flags.BoolVar(&o.with.kubernetes, "kubernetes", false,
 		"also check whether the pools on Kubernetes can have pods: access, rights, templates, quota")
-	flags.BoolVarP(&verbose, "verbose", "v", false, "also print the checks that passed")
-	document.AddDocumentFlags(cmd, &asJSON)
+	flags.StringVarP(&o.file, "file", "f", "", "check the pools of a `file` in YAML or JSON, and no stores")
+	flags.StringVar(&o.pool, "pool", "", "`name` of the only pool of --file to check")
+	o.live.add(cmd)
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "also print the checks that passed")
+	o.document.AddDocumentFlags(cmd, &o.asJSON)
 	return cmd
+}
+
+// check returns what is wrong with the flags together.
+func (o *doctorFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case o.file == "" && given("file"):
+		return errors.New("--file is empty: it must name a file of pools")
+	case o.file != "" && o.with == clouds{}:
+		return errors.New("--file is for pools of a cloud: give --gce or --kubernetes, too")
+	case o.file != "" && (o.checkup.Full || o.checkup.Hash || given("data")):
+		return errors.New("--file checks no stores: leave out --full, --hash and --data")
+	case o.file == "" && given("pool"):
+		return errors.New("--pool names a pool of --file: give both")
+	}
+	return o.live.check(cmd, o)
+}
+
+func (o *doctorFlags) run(cmd *cobra.Command, _ []string) error {
+	if err := o.check(cmd); err != nil {
+		return terminal.UsageError(cmd, err)
+	}
+	if o.live.on {
+		return o.live.run(cmd, o)
+	}
+	do := func() ([]doctor.Finding, error) { return examine(cmd.Context(), o.data, o.checkup, o.with) }
+	if o.file != "" {
+		do = func() ([]doctor.Finding, error) { return examineFile(cmd.Context(), o.file, o.pool, o.with) }
+	}
+	found, err := do()
+	if err != nil {
+		return terminal.StatusError(exitUnexamined, err)
+	}
+	if o.asJSON {
+		err = o.document.Print(output.ScreenOf(cmd.OutOrStdout()), map[string]any{"level": doctor.Worst(found), "findings": found}, nil)
+	} else {
+		err = printFindings(cmd.OutOrStdout(), found, o.verbose)
+	}
+	return errors.Join(err, verdict(found))
 }
 
 // verdict returns the error for the exit status.
@@ -92,6 +137,49 @@ func verdict(found []doctor.Finding) error {
 
 // clouds are the providers whose pools are examined, too.
 type clouds struct{ gce, kubernetes bool }
+
+// examiners returns what examines pools.
+func (with clouds) examiners(cfg *settings.Config, pools []*capacity.Pool) (all []doctor.Examiner) {
+	if with.gce {
+		all = append(all, &gce.Examiner{Provider: cfg.GCEProvider(), Pools: pools})
+	}
+	if with.kubernetes {
+		all = append(all, &kubernetes.Examiner{Provider: cfg.KubernetesProvider(), Pools: pools})
+	}
+	return all
+}
+
+// has reports whether pools of a provider are examined.
+func (with clouds) has(provider string) bool {
+	return with.gce && provider == gce.Name || with.kubernetes && provider == kubernetes.Name
+}
+
+// examineFile examines the pools of a file, or the one of a name. It needs no stores.
+func examineFile(ctx context.Context, file, name string, with clouds) ([]doctor.Finding, error) {
+	cfg := settings.Read()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	specs, err := settings.ReadPools(file)
+	if err != nil {
+		return nil, err
+	}
+	var pools []*capacity.Pool
+	for _, spec := range specs {
+		if with.has(spec.Provider) && (name == "" || spec.Name == name) {
+			spec.Fill()
+			pools = append(pools, &capacity.Pool{ID: models.NewPoolID(), PoolSpec: spec})
+		}
+	}
+	if len(pools) == 0 {
+		return nil, fmt.Errorf("%s has no such pool: look at the names and the providers of its pools", file)
+	}
+	var found []doctor.Finding
+	for _, examiner := range with.examiners(&cfg, pools) {
+		found = append(found, examiner.Examine(ctx)...)
+	}
+	return found, ctx.Err()
+}
 
 // examine runs the checks on the configured stores.
 func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([]doctor.Finding, error) {
@@ -134,12 +222,7 @@ func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([
 		if err != nil {
 			return nil, fmt.Errorf("list pools: %w", err)
 		}
-		if with.gce {
-			others = append(others, &gce.Examiner{Provider: cfg.GCEProvider(), Pools: pools})
-		}
-		if with.kubernetes {
-			others = append(others, &kubernetes.Examiner{Provider: cfg.KubernetesProvider(), Pools: pools})
-		}
+		others = append(others, with.examiners(&cfg, pools)...)
 	}
 	doctor := &doctor.Doctor{DB: db, Objects: objects, Index: s.notifier.Index, Others: others}
 	return doctor.Examine(ctx, c)

@@ -1,6 +1,7 @@
-package providers
+package servers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,89 +9,121 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/reelay/reelay/adapters/identity"
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
+	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
+	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/internal/secrets"
+	"github.com/reelay/reelay/jobs"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/spf13/cobra"
 )
 
-// testGCE is the flags of `reelay providers test-gce`.
-type testGCE struct {
+// maxLiveWait bounds --wait.
+const maxLiveWait = time.Hour
+
+// liveFlags is the flags of `reelay doctor --live`.
+type liveFlags struct {
 	terminal.YesFlag
-	file, pool, project, report string
-	wait                        time.Duration
+	on              bool
+	project, report string
+	wait            time.Duration
 }
 
-func testGCECommand() *cobra.Command {
-	var o testGCE
-	cmd := &cobra.Command{
-		Use:   "test-gce",
-		Short: "Go through the life of one machine on Compute Engine",
-		Long: "Creates one machine like those of a pool on Compute Engine, finds it by its labels, repeats the create, waits until\n" +
-			"it runs, preempts it by a simulated maintenance event, and deletes it, also when it is interrupted. Its pool exists\n" +
-			"nowhere else, and its agent gets an address that does not exist, so it joins no fleet. Compute Engine deletes the\n" +
-			"machine after 10 minutes in any case. Choose the smallest machine type.\n\n" +
-			"It needs Google's default credentials, and no servers. It writes what it saw to NAME.json and NAME.md (--report),\n" +
-			"without secrets. See docs/operators/gce.md.\n\n" +
-			"Exit status: 0 if nothing was wrong (a step may be untested); 1 otherwise.",
-		Example: "  reelay providers test-gce --file pools.yaml --pool smallest --project my-project",
-		Args:    cobra.NoArgs,
-		RunE:    o.run,
-	}
+func (l *liveFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVarP(&o.file, "file", "f", "", "`file` of pools in YAML or JSON (required)")
-	f.StringVar(&o.pool, "pool", "", "name of the pool of --file, if it has several")
-	f.StringVar(&o.project, "project", "", "the project in which the machine is paid for: it must be that of the pool (required)")
-	f.StringVar(&o.report, "report", "gce-live", "`name` of the files of the report, without .json and .md")
-	f.DurationVar(&o.wait, "wait", 5*time.Minute, "how long a step may take")
-	o.AddFlag(cmd)
-	return cmd
+	f.BoolVar(&l.on, "live", false, "with --gce and --file: create one machine like those of the pool, which costs money, and delete it")
+	f.StringVar(&l.project, "project", "", "with --live, the project in which the machine is paid for: it must be that of the pool")
+	f.StringVar(&l.report, "report", "gce-live", "with --live, the `name` of the files of the report, without .json and .md")
+	f.DurationVar(&l.wait, "wait", 5*time.Minute, "with --live, how long a step may take")
+	l.AddFlag(cmd)
+	f.Lookup("yes").Usage = "with --live, do not ask for confirmation"
 }
 
-func (o *testGCE) run(cmd *cobra.Command, _ []string) error {
+// check returns what is wrong with the flags together.
+func (l *liveFlags) check(cmd *cobra.Command, o *doctorFlags) error {
+	if !l.on {
+		for _, name := range []string{"project", "report", "wait", "yes"} {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s is for --live: give both", name)
+			}
+		}
+		return nil
+	}
 	switch {
-	case o.file == "" || o.project == "":
-		return terminal.UsageError(cmd, errors.New("--file and --project are required: a machine is created in the project, which costs money"))
-	case o.wait < time.Second || o.wait > maxWait:
-		return terminal.UsageError(cmd, fmt.Errorf("--wait is %s: it must be from 1s to %s", o.wait, maxWait))
+	case !o.with.gce || o.with.kubernetes:
+		return errors.New("--live is for Compute Engine: give --gce, and leave out --kubernetes")
+	case o.file == "" || l.project == "":
+		return errors.New("--live needs --file and --project: a machine is created in the project, which costs money")
+	case o.asJSON:
+		return fmt.Errorf("--live prints no JSON: it writes %s.json (--report)", l.report)
+	case l.report == "":
+		return errors.New("--report is empty: it must be the name of the files of the report, without .json and .md")
+	case l.wait < time.Second || l.wait > maxLiveWait:
+		return fmt.Errorf("--wait is %s: it must be from 1s to %s", l.wait, maxLiveWait)
 	}
-	spec, err := readPool(o.file, o.pool, gce.Name)
+	return nil
+}
+
+func (l *liveFlags) run(cmd *cobra.Command, o *doctorFlags) error {
+	cfg := settings.Read()
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	spec, err := settings.ReadPool(o.file, o.pool, gce.Name)
 	if err != nil {
 		return err
 	}
-	settings, err := gce.ReadSettings(&capacity.Pool{PoolSpec: spec})
+	own, err := gce.ReadSettings(&capacity.Pool{PoolSpec: spec})
 	if err != nil {
 		return err
 	}
-	if settings.Project != o.project {
+	if own.Project != l.project {
 		return fmt.Errorf("the pool %s is in the project %s, and --project is %s: give the project of the pool", output.Clean(spec.Name),
-			output.Clean(settings.Project), output.Clean(o.project))
+			output.Clean(own.Project), output.Clean(l.project))
 	}
 	spec.Fill()
-	question := fmt.Sprintf("This creates and deletes a machine of the type %s in the project %s, which costs money. Continue?",
-		output.Clean(spec.MachineType), output.Clean(o.project))
-	if err := o.Insist(cmd, question); err != nil {
-		return err
-	}
 	enrolment, forget, err := noFleet()
 	if err != nil {
 		return err
 	}
 	defer forget()
+	config := gce.Config{APIEndpoint: os.Getenv("REELAY_GCE_ENDPOINT"), Enrolment: enrolment}
+	pool := &capacity.Pool{ID: models.NewPoolID(), PoolSpec: spec}
+	found := (&gce.Examiner{Provider: gce.New(config), Pools: []*capacity.Pool{pool}}).Examine(cmd.Context())
+	if err := printFindings(cmd.OutOrStdout(), found, o.verbose); err != nil {
+		return err
+	}
+	if doctor.Worst(found) == doctor.LevelBroken {
+		return errors.New("something is broken: no machine was created")
+	}
+	question := fmt.Sprintf("This creates and deletes a machine of the type %s in the project %s, which costs money. Continue?",
+		output.Clean(spec.MachineType), output.Clean(l.project))
+	if err := l.Insist(cmd, question); err != nil {
+		return err
+	}
+	return l.live(cmd, gce.Live{Config: config, Pool: spec, Wait: l.wait, Verify: verifies(cfg.Machines.KeysURL)})
+}
+
+// live goes through the life of a machine, and prints and writes what it saw.
+func (l *liveFlags) live(cmd *cobra.Command, live gce.Live) error {
 	out := output.ScreenOf(cmd.OutOrStdout())
-	report, err := gce.Live{
-		Config: gce.Config{APIEndpoint: os.Getenv("REELAY_GCE_ENDPOINT"), Enrolment: enrolment}, Pool: spec, Wait: o.wait,
-		Done: func(s gce.LiveStep) {
-			fmt.Fprintf(out, "%-8s %-22s %6.1f s  %s\n", s.Result, s.Step, s.Seconds, output.Clean(s.Says))
-		},
-	}.Run(cmd.Context())
+	fmt.Fprintln(out)
+	live.Done = func(s gce.LiveStep) {
+		fmt.Fprintf(out, "%-8s %-22s %6.1f s  %s\n", s.Result, s.Step, s.Seconds, output.Clean(s.Says))
+	}
+	report, err := live.Run(cmd.Context())
 	if err != nil {
 		return err
 	}
-	err = o.write(report)
+	err = l.write(report)
+	if report.BillQuery != "" {
+		fmt.Fprintf(out, "\nCosts, the day after. %s\n\n%s\n", output.Clean(report.BillReport), report.BillQuery)
+	}
 	if report.Remaining != "" {
 		fmt.Fprintf(out, "\nThe machine %s may still run and cost money. This deletes it:\n\n%s\n", report.Remaining, output.Clean(report.CleanUp))
 	}
@@ -103,13 +136,25 @@ func (o *testGCE) run(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
+// verifies returns what verifies identity tokens as api does, with the keys of an address; "" is Google's.
+func verifies(keysURL string) gce.Verify {
+	return func(ctx context.Context, token string, as gce.API) (*jobs.Machine, error) {
+		config := identity.Config{Audience: as.Audience, Projects: []string{as.Project}, KeysURL: keysURL,
+			Now: func() time.Time { return time.Now().Add(as.Ahead) }}
+		if as.Account != "" {
+			config.Accounts = []string{as.Account}
+		}
+		return identity.New(config).Verify(ctx, token)
+	}
+}
+
 // write writes both files of the report.
-func (o *testGCE) write(report *gce.LiveReport) error {
+func (l *liveFlags) write(report *gce.LiveReport) error {
 	text, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(o.report+".json", text, 0o644), os.WriteFile(o.report+".md", []byte(report.Markdown()), 0o644))
+	return errors.Join(os.WriteFile(l.report+".json", text, 0o644), os.WriteFile(l.report+".md", []byte(report.Markdown()), 0o644))
 }
 
 // noFleet returns an enrolment with a key that no API knows, and an address that does not exist.

@@ -4,8 +4,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,16 +45,21 @@ func StartIssuer() (*Issuer, error) {
 // Close ends the issuer.
 func (i *Issuer) Close() { i.http.Close() }
 
-// Token returns a new token in which a machine proves its identity to an audience.
-func (i *Issuer) Token(audience string, machine *compute.Instance) (string, error) {
+// Token returns a new token in which a machine proves its identity to an audience, with its claims edited.
+func (i *Issuer) Token(audience string, machine *compute.Instance, edits ...func(claims map[string]any)) (string, error) {
 	now := time.Now()
-	claims, err := json.Marshal(map[string]any{
+	all := map[string]any{
 		"iss": "https://accounts.google.com", "aud": audience, "sub": "1", "azp": "1", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 		"email": "worker@" + Project + ".iam.gserviceaccount.com", "email_verified": true,
 		"google": map[string]any{"compute_engine": map[string]string{
-			"project_id": Project, "zone": zoneOf(machine), "instance_id": "1234567890123456789", "instance_name": machine.Name,
+			"project_id": Project, "zone": zoneOf(machine), "instance_id": strconv.FormatUint(machine.Id, 10),
+			"instance_name": machine.Name,
 		}},
-	})
+	}
+	for _, edit := range edits {
+		edit(all)
+	}
+	claims, err := json.Marshal(all)
 	if err != nil {
 		return "", err
 	}
@@ -84,6 +91,11 @@ type Metadata struct {
 
 // StartMetadata starts the metadata server of a machine.
 func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
+	return startMetadata(issuer, machine, func(string, string) bool { return false })
+}
+
+// startMetadata also takes the guest attributes of the machine: put reports whether they are enabled.
+func startMetadata(issuer *Issuer, machine *compute.Instance, put func(path, value string) bool) *Metadata {
 	m := &Metadata{closing: make(chan struct{}), preempted: make(chan struct{})}
 	m.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Metadata-Flavor", "Google")
@@ -92,17 +104,38 @@ func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
 			http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
 			return
 		}
-		if r.FormValue("wait_for_change") == "true" {
+		if r.URL.Query().Get("wait_for_change") == "true" {
 			select {
 			case <-m.closing:
 			case <-m.noticed(r):
 			case <-r.Context().Done():
 			}
 		}
-		switch strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/instance/") {
+		path := strings.TrimPrefix(r.URL.Path, "/computeMetadata/v1/instance/")
+		if attribute, ok := strings.CutPrefix(path, "attributes/"); ok {
+			value := attributeOf(machine, attribute)
+			if value == "" {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = w.Write([]byte(value))
+			return
+		}
+		if attribute, ok := strings.CutPrefix(path, "guest-attributes/"); ok && r.Method == http.MethodPut {
+			value, err := io.ReadAll(io.LimitReader(r.Body, 256<<10))
+			if err != nil || !put(attribute, string(value)) {
+				http.Error(w, "Guest attributes endpoint access is disabled.", http.StatusForbidden)
+			}
+			return
+		}
+		switch path {
 		case "service-accounts/default/identity":
-			token, err := issuer.Token(r.FormValue("audience"), machine)
-			if err != nil || r.FormValue("format") != "full" {
+			if len(machine.ServiceAccounts) == 0 {
+				http.NotFound(w, r)
+				return
+			}
+			token, err := issuer.Token(r.URL.Query().Get("audience"), machine)
+			if err != nil || r.URL.Query().Get("format") != "full" {
 				http.Error(w, "no token", http.StatusBadRequest)
 				return
 			}
@@ -117,6 +150,19 @@ func StartMetadata(issuer *Issuer, machine *compute.Instance) *Metadata {
 	}))
 	m.Host = strings.TrimPrefix(m.http.URL, "http://")
 	return m
+}
+
+// attributeOf returns an attribute of a machine's metadata, or "".
+func attributeOf(machine *compute.Instance, name string) string {
+	if machine.Metadata == nil {
+		return ""
+	}
+	for _, item := range machine.Metadata.Items {
+		if item.Key == name && item.Value != nil {
+			return *item.Value
+		}
+	}
+	return ""
 }
 
 // Preempt gives the machine notice that it is about to be preempted.

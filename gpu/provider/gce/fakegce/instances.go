@@ -179,6 +179,7 @@ func (s *Server) settle(op *operation, req *request, names []string) {
 			running := *i
 			running.Status = "RUNNING"
 			s.instances[key] = &running
+			s.running(&running)
 		}
 	}
 	if fault.Code == "" {

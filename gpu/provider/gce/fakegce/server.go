@@ -4,6 +4,7 @@
 package fakegce
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -47,6 +48,9 @@ type Server struct {
 	denied     map[string]bool // permissions
 	lastID     uint64
 	bill       []*Billed
+	guest      map[string]map[string]string // guest attributes by namespace/key, by zone/name
+	onRunning  func(context.Context, *compute.Instance)
+	scripts    sync.WaitGroup
 }
 
 // operation is an operation, and what is to happen when it ends.
@@ -76,6 +80,7 @@ func Start(zones ...string) *Server {
 	s := &Server{
 		closing: make(chan struct{}), zones: zones, instances: map[string]*compute.Instance{}, requests: map[string]remembered{},
 		away: map[string]bool{}, things: map[string]any{}, room: map[string]int{}, denied: map[string]bool{}, pageSize: 500, lastID: 1 << 60,
+		guest: map[string]map[string]string{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	s.http = httptest.NewServer(s.routes())
@@ -91,6 +96,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.http.CloseClientConnections()
 	s.http.Close()
+	s.scripts.Wait()
 }
 
 func (s *Server) routes() http.Handler {
@@ -101,6 +107,7 @@ func (s *Server) routes() http.Handler {
 		"POST " + zone + "instances/bulkInsert":                                s.bulkInsert,
 		"GET " + zone + "instances/{name}":                                     s.get,
 		"DELETE " + zone + "instances/{name}":                                  s.delete,
+		"GET " + zone + "instances/{name}/getGuestAttributes":                  s.getGuestAttributes,
 		"GET /compute/v1/projects/{project}/aggregated/instances":              s.aggregatedInstances,
 		"GET /compute/v1/projects/{project}/aggregated/operations":             s.aggregatedOperations,
 		"POST " + zone + "instances/{name}/simulateMaintenanceEvent":           s.simulateMaintenanceEvent,
@@ -139,6 +146,7 @@ var methods = map[string]string{
 	"/compute/v1/projects/{project}/zones/{zone}/instances/bulkInsert POST":                      "instances.bulkInsert",
 	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} GET":                           "instances.get",
 	"/compute/v1/projects/{project}/zones/{zone}/instances/{name} DELETE":                        "instances.delete",
+	"/compute/v1/projects/{project}/zones/{zone}/instances/{name}/getGuestAttributes GET":        "instances.getGuestAttributes",
 	"/compute/v1/projects/{project}/zones/{zone}/instances/{name}/simulateMaintenanceEvent POST": "instances.simulateMaintenanceEvent",
 	"/compute/v1/projects/{project}/regions/{region}/advice/{method} POST":                       "advice",
 	"/compute/v1/projects/{project}/aggregated/instances GET":                                    "instances.aggregatedList",
