@@ -83,10 +83,11 @@ func TestDoctorLive(t *testing.T) {
 		"AnotherProvider":   {live("--pool", "other", "--project", "mine-1", "--yes"), terminal.ExitFailed, "has the provider command"},
 		"SeveralPools":      {live("--project", "mine-1", "--yes"), terminal.ExitFailed, "name one with --pool"},
 		"NothingAtHand":     {[]string{"--gce", "--live", "--file", pools + "x", "--project", "mine-1"}, terminal.ExitFailed, "no such file"},
-		"ABrokenPool":       {live("--pool", "broken", "--project", fakegce.Project, "--yes"), terminal.ExitFailed, "something is broken: no machine was created"},
-		"ExaminesAFile":     {[]string{"--gce", "--file", pools, "--pool", "broken", "--verbose"}, terminal.ExitFailed, "gce-machine-type"},
-		"ExaminesPods":      {[]string{"--kubernetes", "--file", pools}, terminal.ExitFailed, "kubernetes-settings"},
-		"HasNoSuchPool":     {[]string{"--kubernetes", "--file", pools, "--pool", "small"}, 2, "has no such pool"},
+		"ABrokenPool": {live("--pool", "broken", "--project", fakegce.Project, "--yes"), terminal.ExitFailed,
+			"something is broken: no machine was created"},
+		"ExaminesAFile": {[]string{"--gce", "--file", pools, "--pool", "broken", "--verbose"}, terminal.ExitFailed, "gce-machine-type"},
+		"ExaminesPods":  {[]string{"--kubernetes", "--file", pools}, terminal.ExitFailed, "kubernetes-settings"},
+		"HasNoSuchPool": {[]string{"--kubernetes", "--file", pools, "--pool", "small"}, 2, "has no such pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, errs := call(t, t.Context(), append([]string{"doctor"}, c.args...)...)
@@ -96,7 +97,9 @@ func TestDoctorLive(t *testing.T) {
 		})
 	}
 
-	status, out, errs := call(t, t.Context(), append([]string{"doctor"}, live("--pool", "small", "--project", fakegce.Project, "--yes")...)...)
+	args := append([]string{"doctor"}, live("--pool", "small", "--project", fakegce.Project, "--yes")...)
+
+	status, out, errs := call(t, t.Context(), args...)
 
 	require.Zero(t, status, out+errs)
 	require.Contains(t, out, "ENDED and reclaimed")

@@ -51,7 +51,8 @@ type resource struct {
 // the Pod Security Standards only, and warns of templates of others.
 func newHelm(t *testing.T) *helm {
 	t.Helper()
-	h := &helm{Cluster: cluster.Start(t).In(releaseNamespace), t: t, render: filepath.Join(t.TempDir(), "render"), kinds: map[string]resource{}}
+	h := &helm{Cluster: cluster.Start(t).In(releaseNamespace), t: t, render: filepath.Join(t.TempDir(), "render"),
+		kinds: map[string]resource{}}
 	build := exec.CommandContext(t.Context(), "go", "-C", "../../deploy/helm/render", "build", "-o", h.render, ".")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -421,7 +422,8 @@ func TestChartRights(t *testing.T) {
 	h := newHelm(t)
 	objects := h.objects(current, chartValues(t, "minimal"), "agents: [{name: l4, gpus: 1, noticeSeconds: 60}]")
 	h.release(helm4, nil, objects)
-	h.Must("POST", h.Path("secrets"), cluster.Object{"metadata": cluster.Object{"name": "reelay"}, "stringData": cluster.Object{"database-url": "x"}})
+	h.Must("POST", h.Path("secrets"), cluster.Object{"metadata": cluster.Object{"name": "reelay"},
+		"stringData": cluster.Object{"database-url": "x"}})
 	token := filepath.Join(t.TempDir(), "token")
 	h.Token(token, "reelay", time.Hour)
 

@@ -79,7 +79,8 @@ func (r *LiveReport) Passed() bool {
 // Markdown returns the report as a page.
 func (r *LiveReport) Markdown() string {
 	var page strings.Builder
-	fmt.Fprintf(&page, "# Compute Engine, %s\n\nMachine `%s` (%s) in `%s`, project `%s`. Labels on the bill: `%s`.\n\n", r.At.UTC().Format(time.RFC3339),
+	fmt.Fprintf(&page, "# Compute Engine, %s\n\nMachine `%s` (%s) in `%s`, project `%s`. Labels on the bill: `%s`.\n\n",
+		r.At.UTC().Format(time.RFC3339),
 		r.Machine, r.MachineType, cmp.Or(r.Zone, "no zone"), r.Project, r.Labels)
 	page.WriteString("| step | result | seconds | what was seen |\n| --- | --- | --- | --- |\n")
 	for _, s := range r.Steps {
@@ -171,8 +172,9 @@ func (l *live) steps(ctx context.Context) {
 // costs says how to see what the machine cost, by its labels. The bill has it a day later.
 func (l *live) costs() {
 	day := l.report.At.UTC()
-	l.report.BillReport = fmt.Sprintf("In Google Cloud's console: Billing, Reports; the days %s to %s, the label `%s` = `%s`, grouped by SKU. Or in "+
-		"BigQuery, if the billing account is exported there:", day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly), labelPool, l.pool.ID)
+	l.report.BillReport = fmt.Sprintf("In Google Cloud's console: Billing, Reports; the days %s to %s, the label `%s` = `%s`, grouped by SKU. "+
+		"Or in BigQuery, if the billing account is exported there:", day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly),
+		labelPool, l.pool.ID)
 	l.report.BillQuery = fmt.Sprintf(`SELECT sku.description AS sku, SUM(usage.amount_in_pricing_units) AS amount, usage.pricing_unit AS unit,
   SUM(cost) AS cost, SUM(IFNULL((SELECT SUM(c.amount) FROM UNNEST(credits) AS c), 0)) AS credits, currency
 FROM `+"`PROJECT.DATASET.gcp_billing_export_v1_ACCOUNT`"+` -- the table of your export
@@ -317,6 +319,7 @@ func (l *live) cleanUp(ctx context.Context) {
 		}
 	}
 	l.report.Remaining = l.id
-	l.report.CleanUp = fmt.Sprintf("gcloud compute instances list --project=%s --filter='name=%s'\ngcloud compute instances delete %s --project=%s --zone=%s",
+	l.report.CleanUp = fmt.Sprintf("gcloud compute instances list --project=%s --filter='name=%s'\n"+
+		"gcloud compute instances delete %s --project=%s --zone=%s",
 		l.report.Project, l.id, l.id, l.report.Project, cmp.Or(l.zone, "ZONE"))
 }

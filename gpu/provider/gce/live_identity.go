@@ -105,6 +105,7 @@ func (l *live) token(ctx context.Context) (token, why string, err error) {
 	}
 	ticker := time.NewTicker(l.Poll)
 	defer ticker.Stop()
+	last := "its image must run startup scripts and have curl"
 	for {
 		shown, err := call(ctx, l.provider, func(ctx context.Context) (*compute.GuestAttributes, error) {
 			return service.Instances.GetGuestAttributes(l.settings.Project, l.zone, l.id).QueryPath(guestPath).Context(ctx).Do()
@@ -123,9 +124,15 @@ func (l *live) token(ctx context.Context) (token, why string, err error) {
 				}
 			}
 		}
+		if err != nil && !isGone(err) && ctx.Err() == nil {
+			last = text.Clip(err.Error(), 300)
+		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Sprintf("the machine showed no identity within %s: its image must run startup scripts and have curl", l.Wait), nil
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return "", "", ctx.Err()
+			}
+			return "", fmt.Sprintf("the machine showed no identity within %s: %s", l.Wait, last), nil
 		case <-ticker.C:
 		}
 	}
@@ -143,9 +150,10 @@ func (l *live) isMachine(ctx context.Context, proved *jobs.Machine) error {
 	if err != nil {
 		return err
 	}
-	if id := strconv.FormatUint(made.Id, 10); proved.ID != id || proved.Name != l.id || proved.Zone != l.zone || proved.Project != l.settings.Project {
-		return fmt.Errorf("the token is that of the machine %s (%s) in %s of %s, and not of %s (%s) in %s of %s", proved.Name, proved.ID, proved.Zone,
-			proved.Project, l.id, id, l.zone, l.settings.Project)
+	id := strconv.FormatUint(made.Id, 10)
+	if proved.ID != id || proved.Name != l.id || proved.Zone != l.zone || proved.Project != l.settings.Project {
+		return fmt.Errorf("the token is that of the machine %s (%s) in %s of %s, and not of %s (%s) in %s of %s", proved.Name, proved.ID,
+			proved.Zone, proved.Project, l.id, id, l.zone, l.settings.Project)
 	}
 	return fleet.Fits(proved, l.pool, &fleet.Registration{Provider: Name, ProviderInstanceID: l.id, PoolID: l.pool.ID, Region: l.pool.Region,
 		Zone: l.zone})

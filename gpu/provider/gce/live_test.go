@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/gce/fakegce"
+	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
@@ -155,8 +156,8 @@ var issuer = sync.OnceValue(func() *fakegce.Issuer {
 
 // verify verifies tokens as the API does.
 func verify(ctx context.Context, token string, as gce.API) (*jobs.Machine, error) {
-	return identity.New(identity.Config{Audience: as.Audience, Projects: []string{as.Project}, Accounts: []string{as.Account}, KeysURL: issuer().URL,
-		Now: func() time.Time { return time.Now().Add(as.Ahead) }}).Verify(ctx, token)
+	return identity.New(identity.Config{Audience: as.Audience, Projects: []string{as.Project}, Accounts: []string{as.Account},
+		KeysURL: issuer().URL, Now: func() time.Time { return time.Now().Add(as.Ahead) }}).Verify(ctx, token)
 }
 
 func showing(settings map[string]any) { settings["serviceAccount"] = workerAccount }
@@ -231,7 +232,8 @@ func TestLiveIdentity(t *testing.T) {
 			require.NoError(t, err)
 			return token
 		}, gce.LiveWrong, "its signature or issuer is wrong"},
-		"Garbage": {func(*testing.T, *compute.Instance) string { return "eyJ.\x1b[2J|`" + strings.Repeat("x", 1<<16) }, gce.LiveWrong, "signature or issuer"},
+		"Garbage": {func(*testing.T, *compute.Instance) string { return "eyJ.\x1b[2J|`" + strings.Repeat("x", 1<<16) }, gce.LiveWrong,
+			"signature or issuer"},
 		"Nothing": {func(*testing.T, *compute.Instance) string { return "" }, gce.LiveUntested, "the machine showed no identity within 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -275,6 +277,42 @@ func TestLiveIdentity(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, report.Passed(), report.Steps)
 		require.Contains(t, report.Markdown(), "the machine says: the metadata server gave no identity token")
+	})
+
+	t.Run("SaysWhatComputeEngineSays", func(t *testing.T) {
+		t.Parallel()
+		server, _ := start(t)
+		furnish(server)
+		live := lively(t, server, newPool(t, showing), nil)
+		live.Wait = time.Second
+		server.Inject(fakegce.Fault{Method: "instances.getGuestAttributes", Status: 412, Reason: "conditionNotMet", Message: "not here",
+			Times: -1})
+
+		report, err := live.Run(t.Context())
+
+		require.NoError(t, err)
+		require.Contains(t, report.Markdown(), "not here")
+		require.True(t, report.Passed(), report.Steps)
+	})
+
+	t.Run("CanBeInterrupted", func(t *testing.T) {
+		t.Parallel()
+		server, _ := start(t)
+		furnish(server)
+		ctx, cancel := context.WithCancel(t.Context())
+		live := lively(t, server, newPool(t, showing), nil)
+		server.OnRunning(func(context.Context, *compute.Instance) {
+			testrun.Eventually(t, "the doctor looks for the token", func() bool { return len(server.Calls("instances.getGuestAttributes")) > 0 })
+			cancel()
+		})
+
+		report, err := live.Run(ctx)
+
+		require.NoError(t, err)
+		require.False(t, report.Passed())
+		require.Equal(t, "clean up", report.Steps[len(report.Steps)-2].Step, report.Steps)
+		require.NotContains(t, report.Markdown(), "preempt")
+		require.Empty(t, server.Instances())
 	})
 
 	t.Run("AddsToThePoolsMetadata", func(t *testing.T) {

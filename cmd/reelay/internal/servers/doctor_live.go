@@ -125,7 +125,8 @@ func (l *liveFlags) live(cmd *cobra.Command, live gce.Live) error {
 		fmt.Fprintf(out, "\nCosts, the day after. %s\n\n%s\n", output.Clean(report.BillReport), report.BillQuery)
 	}
 	if report.Remaining != "" {
-		fmt.Fprintf(out, "\nThe machine %s may still run and cost money. This deletes it:\n\n%s\n", report.Remaining, output.Clean(report.CleanUp))
+		fmt.Fprintf(out, "\nThe machine %s may still run and cost money. This deletes it:\n\n%s\n", report.Remaining,
+			output.Clean(report.CleanUp))
 	}
 	switch {
 	case cmd.Context().Err() != nil && report.Remaining == "":
