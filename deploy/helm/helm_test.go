@@ -308,7 +308,7 @@ func TestChart(t *testing.T) {
 		few := rendered(t, minimal+`
 kubernetesProvider: {enabled: false}
 networkPolicy: {enabled: false}
-secret: {name: mine, s3Keys: false, workerKey: false}
+secret: {name: mine, s3Keys: false}
 metrics: {open: false}
 migrate: {enabled: false}
 service: {type: LoadBalancer}
@@ -322,7 +322,60 @@ api: {autoscaling: {enabled: false}, replicas: 3}
 		require.Nil(t, all["Deployment reelay-api"].Spec.Replicas, "the autoscaler says how many")
 		require.False(t, *few["Deployment reelay-control"].pod().AutomountServiceAccountToken)
 		require.NotContains(t, few["Deployment reelay-api"].pod().env(), "REELAY_S3_ACCESS_KEY_FILE")
-		require.NotContains(t, few["Deployment reelay-control"].pod().env(), "REELAY_AGENT_KEY_FILE")
+		keyless := rendered(t, minimal+"secret: {workerKey: false}")
+		require.NotContains(t, keyless["Deployment reelay-control"].pod().env(), "REELAY_AGENT_KEY_FILE")
+	})
+
+	t.Run("LetsAgentsFollowThePrimaryRegion", func(t *testing.T) {
+		t.Parallel()
+
+		region := `
+settings: {REELAY_REGION: eu, REELAY_KUBERNETES_URL: "https://10.0.0.1", REELAY_KUBERNETES_TOKEN_FILE: /run/secrets/reelay/kubernetes-token}
+agents: [{name: a}]
+`
+		endpoint := func(values string) string {
+			return rendered(t, values)["PodTemplate a"].pod().env()["REELAY_ENDPOINT"]
+		}
+		require.Equal(t, "https://reelay.example.com", endpoint(minimal+region))
+		require.Equal(t, "http://10.1.1.1:81", endpoint(minimal+region+"agentEndpoint: http://10.1.1.1:81"))
+		migrate := rendered(t, minimal+region)["Job reelay-migrate"].pod().env()
+		require.Equal(t, "eu", migrate["REELAY_REGION"], "settings are for all processes")
+	})
+
+	t.Run("LetsAgentsCallAClosedAPI", func(t *testing.T) {
+		t.Parallel()
+
+		var ingress struct {
+			From []struct {
+				PodSelector, NamespaceSelector *struct{ MatchLabels map[string]string }
+			}
+		}
+		require.NoError(t, json.Unmarshal(all["NetworkPolicy reelay-api"].Spec.Ingress[0], &ingress))
+		require.Len(t, ingress.From, 3)
+		require.Equal(t, "agent", ingress.From[0].PodSelector.MatchLabels["app.kubernetes.io/component"])
+		require.Equal(t, "ingress", ingress.From[1].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"])
+	})
+
+	t.Run("KnowsAllSettings", func(t *testing.T) {
+		t.Parallel()
+		page, err := os.ReadFile("../../docs/operators/configuration.md")
+		require.NoError(t, err)
+		servers, _, _ := strings.Cut(string(page), "## CLI and agent")
+		helpers, err := os.ReadFile("templates/_helpers.tpl")
+		require.NoError(t, err)
+		known := regexp.MustCompile(`(?s)define "reelay.known" -}}(.*?){{- end`).FindSubmatch(helpers)[1]
+		for _, line := range strings.Split(servers, "\n") {
+			if !strings.HasPrefix(line, "| `") {
+				continue
+			}
+			for _, name := range regexp.MustCompile("`(REELAY_[A-Z0-9_]+)`").FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
+				if name[1] != "REELAY_LOCAL_PROVIDER" && !slices.Contains(strings.Fields(string(known)), name[1]) {
+					said, err := tryRender(t, minimal+"settings: {"+name[1]+": a}")
+					require.Error(t, err, "the chart does not know the setting %s", name[1])
+					require.NotContains(t, string(said), "there is no such setting")
+				}
+			}
+		}
 	})
 }
 
@@ -330,21 +383,31 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 
 	for name, c := range map[string]struct{ values, want string }{
-		"NoAddress":           {"store: s3://b", "publicURL is required"},
-		"NoBucket":            {"publicURL: https://reelay.example.com", "store is required"},
-		"AnUnknownValue":      {minimal + "replicaz: 2", "'replicaz' not allowed"},
-		"AnUnknownInnerOne":   {minimal + "api: {replicaz: 2}", "'replicaz' not allowed"},
-		"AWordForANumber":     {minimal + "control: {replicas: two}", "/control/replicas"},
-		"NoReplicas":          {minimal + "control: {replicas: 0}", "/control/replicas"},
-		"ANumberAsASetting":   {minimal + "settings: {REELAY_RETENTION_JOBS_DAYS: 30}", "/settings/REELAY_RETENTION_JOBS_DAYS"},
-		"ASecretAsASetting":   {minimal + "settings: {DATABASE_URL: 'postgres://a:b@c/d'}", "DATABASE_URL"},
-		"ASettingOfTheChart":  {minimal + "settings: {REELAY_LISTEN: ':1'}", "REELAY_LISTEN"},
+		"NoAddress":         {"store: s3://b", "publicURL is required"},
+		"NoBucket":          {"publicURL: https://reelay.example.com", "store is required"},
+		"AnUnknownValue":    {minimal + "replicaz: 2", "'replicaz' not allowed"},
+		"AnUnknownInnerOne": {minimal + "api: {replicaz: 2}", "'replicaz' not allowed"},
+		"AWordForANumber":   {minimal + "control: {replicas: two}", "/control/replicas"},
+		"NoReplicas":        {minimal + "control: {replicas: 0}", "/control/replicas"},
+		"ANumberAsASetting": {minimal + "settings: {REELAY_RETENTION_JOBS_DAYS: 30}", "/settings/REELAY_RETENTION_JOBS_DAYS"},
+		"ASecretAsASetting": {minimal + "settings: {DATABASE_URL: 'postgres://a:b@c/d'}",
+			"settings.DATABASE_URL: it belongs in the secret, as the key database-url"},
+		"AFileOfASecret":      {minimal + "settings: {REDIS_URL_FILE: /a}", "as the key redis-url"},
+		"AnotherSecret":       {minimal + "settings: {REELAY_OIDC_CLIENT_SECRET: a}", "set REELAY_OIDC_CLIENT_SECRET_FILE to /run/secrets/reelay/KEY"},
+		"ASettingOfTheChart":  {minimal + "settings: {REELAY_LISTEN: ':1'}", "settings.REELAY_LISTEN: the chart sets it itself"},
+		"ASettingWithAValue":  {minimal + "settings: {REELAY_HOSTS: a}", "set the value hosts instead"},
+		"ATypoInASetting":     {minimal + "settings: {REELAY_REGION_PEER: 'https://a'}", "settings.REELAY_REGION_PEER: there is no such setting"},
+		"ARegionsOwnCluster":  {minimal + "settings: {REELAY_REGION: eu}", "both regions must use the same cluster"},
+		"KeysForGoogle":       {"publicURL: https://a.example\nstore: gs://b", "set secret.s3Keys to false"},
+		"MoreThanAreAllowed":  {minimal + "api: {autoscaling: {minReplicas: 9}}", "minReplicas is greater than maxReplicas"},
+		"AgentsWithoutAKey":   {minimal + "secret: {workerKey: false}\nagents: [{name: a}]", "agents need the key worker-key"},
+		"TwoAgentsOfAName":    {minimal + "agents: [{name: a}, {name: a}]", "agents: a is there twice"},
 		"AnotherBucket":       {"publicURL: https://a.example\nstore: /tmp", "/store"},
 		"APathInTheAddress":   {"publicURL: https://a.example/video\nstore: s3://b", "/publicURL"},
 		"AnAgentWithoutName":  {minimal + "agents: [{gpus: 1}]", "'name'"},
 		"ATypoInAnAgent":      {minimal + "agents: [{name: a, toleration: []}]", "'toleration' not allowed"},
-		"AFixedAgentOfNoPool": {minimal + "agents: [{name: a, replicas: 1}]", "'pool'"},
-		"APoolOfATemplate":    {minimal + "agents: [{name: a, pool: b}]", "/agents/0"},
+		"AFixedAgentOfNoPool": {minimal + "agents: [{name: a, replicas: 1}]", "a has replicas, so it needs a pool, a region and a gpuType"},
+		"APoolOfATemplate":    {minimal + "agents: [{name: a, pool: b}]", "a is a template"},
 		"AShortNotice":        {minimal + "agents: [{name: a, noticeSeconds: 5}]", "/agents/0/noticeSeconds"},
 		"AStoreWithoutName":   {minimal + "secret: {external: {enabled: true}}", "secret.external.store.name is required"},
 		"OpenMetricsForAll":   {minimal + "service: {type: LoadBalancer}", "metrics.open is true"},

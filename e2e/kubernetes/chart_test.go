@@ -365,8 +365,8 @@ func TestChart(t *testing.T) {
 		{"ChangesImagesAndNumbers", everything, release{current, []string{minimal, full, `
 image: {repository: registry.example/reelay, tag: 2.0.0}
 agentImage: {repository: registry.example/agent, tag: 2.0.0, pullPolicy: Always}
-settings: {REELAY_RETENTION_JOBS_DAYS: "60", REELAY_EVENTS_DAYS: "7"}
-secret: {name: other, s3Keys: false, workerKey: false}
+settings: {REELAY_RETENTION_JOBS_DAYS: "60", REELAY_RETENTION_EVENTS_DAYS: "7"}
+secret: {name: other, s3Keys: false}
 service: {port: 8080}
 metrics: {open: false}
 ingress: {tlsSecret: ""}
@@ -381,7 +381,7 @@ agents:
 		{"LeavesOut", everything, release{current, []string{minimal, `
 kubernetesProvider: {enabled: false}
 networkPolicy: {enabled: false}
-secret: {name: mine, s3Keys: false, workerKey: false}
+secret: {name: mine, s3Keys: false}
 migrate: {enabled: false}
 agents: [{name: "123"}]
 `}, 3}},

@@ -415,6 +415,9 @@ func (c *Config) SetUpLog() {
 		log = log.With("process", c.name)
 	}
 	slog.SetDefault(log)
+	for _, stranger := range Strangers(os.Environ()) {
+		slog.Warn(stranger)
+	}
 }
 
 // Providers returns the providers with which this process can start and stop machines.

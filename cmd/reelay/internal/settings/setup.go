@@ -2,7 +2,11 @@ package settings
 
 import (
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs/lease"
 )
 
@@ -22,6 +26,43 @@ var recorded = []string{
 	"REELAY_OUTBOUND_LOOPBACK", "REELAY_OUTBOUND_EXCEPT", "REELAY_METRICS_OPEN", "REELAY_STOP_DELAY_SECONDS", "REELAY_FORECAST",
 	"REELAY_RETENTION_JOBS_DAYS", "REELAY_RETENTION_EVENTS_DAYS", "REELAY_RETENTION_FILMS_DAYS",
 	"REELAY_DATABASE_CONNECTIONS", "REELAY_SPOT_PERCENT", "REELAY_RESERVE_PERCENT", "REELAY_USER_QUEUE_PERCENT",
+}
+
+// unrecorded are the other settings of REELAY_… that a process reads: those of its own, and those of the CLI and of the agent,
+// which may have the same environment.
+var unrecorded = []string{
+	"REELAY_LISTEN", "REELAY_METRICS_LISTEN", "REELAY_LOG", "REELAY_NAME", "REELAY_LOCAL_PROVIDER", "REELAY_AGENT_KEY_FILE", "REELAY_DEBUG",
+	"REELAY_S3_ACCESS_KEY", "REELAY_S3_SECRET_KEY", "REELAY_ENDPOINT", "REELAY_API_KEY", "REELAY_CA_FILE", "REELAY_QUALITY_GATE",
+}
+
+// ofOthers are names that are no settings of this process but not mistaken either: flags of the agent, what tests and tasks set, and
+// what Kubernetes sets for a Service whose name begins with reelay.
+var ofOthers = regexp.MustCompile(`^REELAY_(AGENT|TEST|FOLLOW|INPUT|BENCH)|_SERVICE_(HOST|PORT)|_PORT$|_PORT_\d+_`)
+
+// Strangers returns a sentence about each variable of an environment that looks like a setting and is none.
+func Strangers(environment []string) (all []string) {
+	const prefix = "REELAY_"
+	known := slices.Concat(recorded, unrecorded)
+	var words []string
+	for _, name := range known {
+		if word, ok := strings.CutPrefix(name, prefix); ok {
+			words = append(words, word)
+		}
+	}
+	for _, variable := range environment {
+		name, _, _ := strings.Cut(variable, "=")
+		word, ok := strings.CutPrefix(name, prefix)
+		if !ok || ofOthers.MatchString(name) || slices.Contains(known, name) ||
+			slices.Contains(known, strings.TrimSuffix(name, "_FILE")) {
+			continue
+		}
+		says := text.Clip(text.Printable(name), 128) + " is no setting"
+		if near := text.Nearest(word, words); near != "" {
+			says += "; did you mean " + prefix + near + "?"
+		}
+		all = append(all, says)
+	}
+	return all
 }
 
 // Safe returns the recorded settings of this process without secrets.
