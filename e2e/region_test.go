@@ -19,6 +19,7 @@ import (
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/postgres"
 	regionrows "github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
@@ -151,20 +152,25 @@ func (r *regions) database(t *testing.T, s *regionStack) *bun.DB {
 // start starts an api and a control process of a region.
 func (r *regions) start(t *testing.T, s *regionStack) {
 	t.Helper()
-	for _, command := range []string{"api", "control"} {
-		log := filepath.Join(r.dir, fmt.Sprintf("%s-%s-%d.log", s.name, command, len(s.processes)))
-		child, err := localstack.StartChild(localstack.ChildConfig{
-			Name: command, Path: reelay, Args: []string{command}, Env: r.environment(s), Log: log, Grace: time.Minute,
-		})
-		require.NoError(t, err)
-		s.processes = append(s.processes, child)
-		t.Cleanup(func() {
-			child.Stop(context.Background())
-			if text, _ := os.ReadFile(log); t.Failed() {
-				t.Logf("%s:\n%s", filepath.Base(log), text)
-			}
-		})
-	}
+	r.startOne(t, s, "api")
+	r.startOne(t, s, "control")
+}
+
+// startOne starts one process of a region.
+func (r *regions) startOne(t *testing.T, s *regionStack, command string) {
+	t.Helper()
+	log := filepath.Join(r.dir, fmt.Sprintf("%s-%s-%d.log", s.name, command, len(s.processes)))
+	child, err := localstack.StartChild(localstack.ChildConfig{
+		Name: command, Path: reelay, Args: []string{command}, Env: r.environment(s), Log: log, Grace: time.Minute,
+	})
+	require.NoError(t, err)
+	s.processes = append(s.processes, child)
+	t.Cleanup(func() {
+		child.Stop(context.Background())
+		if text, _ := os.ReadFile(log); t.Failed() {
+			t.Logf("%s:\n%s", filepath.Base(log), text)
+		}
+	})
 }
 
 // kill ends all of a region at once.
@@ -323,5 +329,108 @@ func TestRegions(t *testing.T) {
 	require.True(t, made)
 	for _, child := range us.processes {
 		testrun.Receive(t, "the process ends", child.Done())
+	}
+}
+
+// TestRepeatedRequestsAwaitTheStandby cuts off requests whose commits wait for a standby that is away. Their rows are then on the
+// primary alone: a repeated request must not be answered from them before the standby has them.
+func TestRepeatedRequestsAwaitTheStandby(t *testing.T) {
+	t.Parallel()
+
+	r := newRegions(t)
+	eu, us := r.each["eu"], r.each["us"]
+	r.startOne(t, eu, "api")
+	eu.awaitReady(t)
+	r.public.lead(eu.address)
+	var bootstrap struct{ Secret string }
+	require.NoError(t, json.Unmarshal([]byte(r.command(t, eu, "keys", "bootstrap", "--json")), &bootstrap))
+	c, err := client.New("http://"+eu.address, bootstrap.Secret)
+	require.NoError(t, err)
+	old, err := c.SubmitJob(t.Context(), client.SubmitJobInput{Model: "drill", Prompt: new("a job")})
+	require.NoError(t, err)
+
+	// Each has a key, and its row can be counted.
+	requests := []struct{ name, path, body, rows string }{
+		{"a job", "/graphql", `mutation { submitJob(input: {model: "drill", prompt: "x", idempotencyKey: "one"}) { job { id } } }`,
+			"SELECT count(*) FROM jobs WHERE idempotency_key = 'one'"},
+		{"jobs", "/graphql", `mutation { submitJobs(inputs: [{model: "drill", prompt: "x", idempotencyKey: "many"}]) { results { job { id } } } }`,
+			"SELECT count(*) FROM jobs WHERE idempotency_key = 'many'"},
+		{"a job that must be read first", "/graphql", fmt.Sprintf(
+			`mutation { submitJob(input: {model: "drill", prompt: "x", idempotencyKey: "late", expiresAt: %q}) { job { id } } }`,
+			time.Now().Add(time.Hour).Format(time.RFC3339)),
+			"SELECT count(*) FROM jobs WHERE idempotency_key = 'late'"},
+		{"a workflow", "/graphql",
+			`mutation { submitWorkflow(input: {name: "w", idempotencyKey: "w", jobs: [{key: "a", job: {model: "drill", prompt: "x"}}]}) { id } }`,
+			"SELECT count(*) FROM workflows WHERE idempotency_key = 'w'"},
+		{"a bulk operation", "/graphql", fmt.Sprintf(
+			`mutation { startBulkOperation(action: CANCEL, ids: [%q], idempotencyKey: "b") { id } }`, old.Job.Id),
+			"SELECT count(*) FROM bulk_operations WHERE request_key = 'b'"},
+		{"a schedule", "/api/v1/schedules",
+			`{"name": "s", "idempotency_key": "s", "model": "drill", "every_seconds": 86400, "payload": {"prompt": "x"}}`,
+			"SELECT count(*) FROM schedules WHERE idempotency_key = 's'"},
+	}
+	ask := func(i int) (answer string, ok bool) {
+		body := requests[i].body
+		if requests[i].path == "/graphql" {
+			document, _ := json.Marshal(map[string]string{"query": body})
+			body = string(document)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+eu.address+requests[i].path, strings.NewReader(body))
+		if err != nil {
+			return err.Error(), false
+		}
+		request.Header.Set("Authorization", "Bearer "+bootstrap.Secret)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err.Error(), false
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		return response.Status + " " + string(text), response.StatusCode < 300 && !strings.Contains(string(text), `"errors"`)
+	}
+	rows := r.database(t, eu)
+	// cut makes a request and ends its waits, as when its caller, and so the server, gives up: PostgreSQL ends the wait, not the
+	// transaction. One at a time, since they wait for the same rows.
+	cut := func(i int) (answer string, ok bool) {
+		done := make(chan struct{})
+		go func() { defer close(done); answer, ok = ask(i) }()
+		testrun.Eventually(t, requests[i].name+" ends", func() bool {
+			_, err := rows.NewRaw("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Exec(t.Context())
+			require.NoError(t, err)
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		})
+		return answer, ok
+	}
+	count := func(db *bun.DB, i int) (n int) {
+		require.NoError(t, db.NewRaw(requests[i].rows).Scan(t.Context(), &n))
+		return n
+	}
+
+	us.postgres.Kill()
+	for i, request := range requests {
+		testrun.Eventually(t, request.name+" is on the primary", func() bool { // a connection can have been cut off before
+			answer, ok := cut(i)
+			require.False(t, ok, "%s was answered: %s", request.name, answer)
+			return count(rows, i) == 1
+		})
+		answer, ok := cut(i)
+		require.False(t, ok, "%s was answered although only the primary has it: %s", request.name, answer)
+	}
+	_, err = models.AwaitJob(t.Context(), rows, models.JobID(old.Job.Id))
+	require.True(t, postgres.IsOutage(err), "what repeats the end of an attempt waits, too: %v", err)
+
+	_, err = us.postgres.Restart(t.Context())
+	require.NoError(t, err)
+	testrun.Eventually(t, "the standby is back", func() bool { return postgres.AwaitStandby(t.Context(), rows) == nil })
+	copied := r.database(t, us)
+	for i, request := range requests {
+		testrun.Eventually(t, request.name+" is answered", func() bool { _, ok := ask(i); return ok })                              // once all its connections are new
+		testrun.Eventually(t, request.name+", which was answered, is on the standby", func() bool { return count(copied, i) == 1 }) // it replays late
 	}
 }

@@ -355,14 +355,15 @@ type JobKey struct {
 	Key     string
 }
 
-// FindJobsByKeys returns the jobs with these idempotency keys, in no particular order.
+// FindJobsByKeys returns the jobs with these idempotency keys, in no particular order. If there is one, the end of the
+// transaction waits for the same standbys as the submit did, see [postgres.AwaitSQL].
 func FindJobsByKeys(ctx context.Context, db bun.IDB, keys []JobKey) ([]*Job, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	var found []*Job
 	err := db.NewRaw(`
-		SELECT j.* FROM unnest(?::uuid[], ?::text[]) AS k (account, key)
+		SELECT j.*, `+postgres.AwaitSQL+` FROM unnest(?::uuid[], ?::text[]) AS k (account, key)
 		JOIN jobs j ON j.account_id = k.account AND j.idempotency_key = k.key`, keyArrays(keys)...).Scan(ctx, &found)
 	return found, err
 }
@@ -394,6 +395,12 @@ var (
 // GetJob returns a job, or sql.ErrNoRows.
 func GetJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
 	return postgres.ReadRow[Job](ctx, db, getJobSQL, pgx.NamedArgs{"id": postgres.UUID(id)})
+}
+
+// AwaitJob is GetJob for an answer that repeats what an earlier call did to the job: it waits as [FindJobsByKeys] does.
+func AwaitJob(ctx context.Context, db bun.IDB, id JobID) (*Job, error) {
+	job := new(Job)
+	return job, postgres.Await(db.NewSelect().Model(job).Column("j.*")).Where("j.id = ?", id).Scan(ctx)
 }
 
 // GetJobStates is GetJobs with only the id, account, status and progress of each job. It saves

@@ -102,10 +102,11 @@ func GetWorkflows(ctx context.Context, db bun.IDB, ids []WorkflowID) (found []*W
 	return found, db.NewSelect().Model(&found).Where("w.id IN (?)", bun.List(ids)).Scan(ctx)
 }
 
-// FindWorkflowByKey returns an account's workflow with this idempotency key, or sql.ErrNoRows.
+// FindWorkflowByKey returns an account's workflow with this idempotency key, or sql.ErrNoRows. It waits as [FindJobsByKeys]
+// does.
 func FindWorkflowByKey(ctx context.Context, db bun.IDB, account AccountID, key string) (*Workflow, error) {
 	w := new(Workflow)
-	return w, db.NewSelect().Model(w).Where("w.account_id = ? AND w.idempotency_key = ?", account, key).Scan(ctx)
+	return w, postgres.Await(db.NewSelect().Model(w).Column("w.*")).Where("w.account_id = ? AND w.idempotency_key = ?", account, key).Scan(ctx)
 }
 
 // LockWorkflow returns a workflow and locks its row, or sql.ErrNoRows. Jobs are locked before it.

@@ -214,8 +214,8 @@ func (h *Attempts) fail(ctx context.Context, p jobs.Principal, f Fence, failure 
 }
 
 // again answers a repeated or concurrent call about an ended attempt: with the same answer if the
-// attempt ended as the call asked, and with ErrLeaseLost otherwise. The answer contains the next
-// lease until the worker has ended that lease or a later one.
+// attempt ended as the call asked, and with ErrLeaseLost otherwise. It waits for the standbys for which
+// that end waited. The answer contains the next lease until the worker has ended that lease or a later one.
 func (h *Attempts) again(ctx context.Context, p jobs.Principal, f Fence, as models.AttemptStatus, leaseNext bool) (*End, error) {
 	a, err := f.find(ctx, h.DB, p)
 	if err != nil {
@@ -227,7 +227,7 @@ func (h *Attempts) again(ctx context.Context, p jobs.Principal, f Fence, as mode
 	if a.Status != as && a.Status != models.AttemptCancelled {
 		return nil, apierror.ErrLeaseLost
 	}
-	job, err := models.GetJob(ctx, h.DB, a.JobID)
+	job, err := models.AwaitJob(ctx, h.DB, a.JobID)
 	if err != nil {
 		return nil, err
 	}

@@ -128,7 +128,7 @@ func (s *Submitter) Continue(ctx context.Context, p jobs.Principal, id models.Jo
 		return nil, false, fmt.Errorf("look for the continuation of job %s: %w", id, err)
 	}
 	if len(before) > 0 {
-		return before[0], true, nil
+		return before[0], true, apierror.Wrap(postgres.AwaitStandby(ctx, s.DB), "wait for the standby")
 	}
 	now, err := postgres.Now(ctx, s.DB)
 	if err != nil {

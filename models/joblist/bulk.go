@@ -142,10 +142,11 @@ func InsertBulkOperation(ctx context.Context, tx bun.Tx, op *BulkOperation) erro
 		Returning("next_at, created_at").Scan(ctx)
 }
 
-// GetBulkByRequest returns an account's operation with this RequestKey, or sql.ErrNoRows.
+// GetBulkByRequest returns an account's operation with this RequestKey, or sql.ErrNoRows. It waits as [models.FindJobsByKeys]
+// does.
 func GetBulkByRequest(ctx context.Context, db bun.IDB, account models.AccountID, key string) (*BulkOperation, error) {
 	op := new(BulkOperation)
-	err := db.NewSelect().Model(op).Where("bo.account_id = ? AND bo.request_key = ?", account, key).Scan(ctx)
+	err := postgres.Await(db.NewSelect().Model(op).Column("bo.*")).Where("bo.account_id = ? AND bo.request_key = ?", account, key).Scan(ctx)
 	return op, err
 }
 

@@ -225,11 +225,11 @@ func GetScheduleByName(ctx context.Context, db bun.IDB, account models.AccountID
 }
 
 // GetScheduleByKey returns an account's schedule that was made with this idempotency key, without its
-// request, or sql.ErrNoRows.
+// request, or sql.ErrNoRows. It waits as [models.FindJobsByKeys] does.
 func GetScheduleByKey(ctx context.Context, db bun.IDB, account models.AccountID, key string) (*Schedule, error) {
 	s := new(Schedule)
-	return s, db.NewSelect().Model(s).ExcludeColumn(withoutRequest...).Where("sc.account_id = ? AND sc.idempotency_key = ?", account,
-		key).Scan(ctx)
+	return s, postgres.Await(db.NewSelect().Model(s).ExcludeColumn(withoutRequest...)).
+		Where("sc.account_id = ? AND sc.idempotency_key = ?", account, key).Scan(ctx)
 }
 
 // WorkflowSchedule is the schedule that submitted a workflow, without its request.
