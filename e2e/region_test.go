@@ -324,7 +324,7 @@ func TestRegions(t *testing.T) {
 	require.Regexp(t, `(?m)^ok +region-primary`, r.command(t, us, "doctor", "--verbose"))
 
 	// Processes that learn of a later promotion end.
-	made, err := regionrows.Promote(t.Context(), db, 2, "eu")
+	made, err := regionrows.Promote(t.Context(), db, 2, "eu", "")
 	require.NoError(t, err)
 	require.True(t, made)
 	for _, child := range us.processes {

@@ -14,9 +14,11 @@ import (
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/pricebook"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/graph"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,6 +58,14 @@ func handlerWith(s *jobstest.Stack, options graph.Options) *graph.API {
 		Workflows: s.Workflows,
 		Examine: func(context.Context) ([]doctor.Finding, error) {
 			return []doctor.Finding{{Check: "rehearsed", Level: doctor.LevelAdvice, Holds: "It holds."}}, nil
+		},
+		Region: func(context.Context) (*region.Report, error) {
+			return (&region.Standing{
+				Region: "eu", Newest: regions.Promotion{Epoch: 2, Region: "eu"},
+				Promotions: []regions.Promotion{{Epoch: 2, Region: "eu", By: "root@db2"}, {Epoch: 1, Region: "us"}},
+				Server:     regions.Server{Synchronous: "*", Standbys: []regions.Standby{{Name: "us", State: "sync", BehindBytes: new(int64(1 << 40))}}},
+				Peers:      []region.Peer{{Address: "https://api.us", Failure: "it does not answer"}},
+			}).Report(), nil
 		},
 	}, &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond}, options)
 }

@@ -65,6 +65,18 @@ func TestOverview(t *testing.T) {
 		require.Nil(t, system["redisVersion"])
 		require.Equal(t, 1.0, at[float64](t, got.Data, "system", "agents", 0, "workers"))
 		require.Positive(t, at[float64](t, got.Data, "system", "database", "maxConnections"))
+		seen := ask(t, a.url, a.Secrets[access.RoleViewer], `{ system { region { region serves primary epoch commitsWaitFor
+			standbys { name state lagSeconds behindBytes } promotions { epoch region from by learned }
+			peers { address answers region serves epoch answeredAt trouble problem fix } } } }`, nil)
+		require.Empty(t, seen.codes())
+		report := at[map[string]any](t, seen.Data, "system", "region")
+		require.Equal(t, "eu", report["region"])
+		require.Equal(t, true, report["serves"])
+		require.Equal(t, "us", at[string](t, seen.Data, "system", "region", "promotions", 0, "from"))
+		require.Equal(t, "root@db2", at[string](t, seen.Data, "system", "region", "promotions", 0, "by"))
+		require.Equal(t, "SILENT", at[string](t, seen.Data, "system", "region", "peers", 0, "trouble"))
+		require.NotEmpty(t, at[string](t, seen.Data, "system", "region", "peers", 0, "fix"))
+		require.Equal(t, []string{"FORBIDDEN"}, ask(t, a.url, a.Secrets[access.RoleClient], `{ system { region { region } } }`, nil).codes())
 		require.Empty(t, examined.codes())
 		require.Equal(t, map[string]any{"check": "rehearsed", "level": "ADVICE", "holds": "It holds.", "found": "", "ids": []any{}, "count": 0.0,
 			"matters": "", "fix": ""},

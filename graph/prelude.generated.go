@@ -11,6 +11,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/graph/scalar"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/alerts"
@@ -2087,6 +2088,23 @@ func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, 
 func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.SelectionSet, v int) graphql.Marshaler {
 	_ = sel
 	res := scalar.MarshalInt(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐTrouble(ctx context.Context, v any) (region.Trouble, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := region.Trouble(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐTrouble(ctx context.Context, sel ast.SelectionSet, v region.Trouble) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")

@@ -32,6 +32,7 @@ import (
 	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/watch"
@@ -82,8 +83,10 @@ type Resolver struct {
 	Examine func(ctx context.Context) ([]doctor.Finding, error)
 	// RedisVersion returns the version of Redis, or "" if it is not known.
 	RedisVersion func(ctx context.Context) string
-	Schedules    *schedule.Schedules
-	Workflows    *workflow.Workflows
+	// Region returns how the regions stand, or nil if there is only one; it is nil if that is never known.
+	Region    func(ctx context.Context) (*region.Report, error)
+	Schedules *schedule.Schedules
+	Workflows *workflow.Workflows
 
 	// examining is held while the checks run.
 	examining sync.Mutex

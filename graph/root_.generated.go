@@ -2735,6 +2735,86 @@ func (ec *executionContext) childFields_RefusedModel(ctx context.Context, field 
 	return nil, fmt.Errorf("no field named %q was found under type RefusedModel", field.Name)
 }
 
+func (ec *executionContext) childFields_RegionPeer(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "address":
+		return ec.fieldContext_RegionPeer_address(ctx, field)
+	case "answers":
+		return ec.fieldContext_RegionPeer_answers(ctx, field)
+	case "region":
+		return ec.fieldContext_RegionPeer_region(ctx, field)
+	case "serves":
+		return ec.fieldContext_RegionPeer_serves(ctx, field)
+	case "epoch":
+		return ec.fieldContext_RegionPeer_epoch(ctx, field)
+	case "answeredAt":
+		return ec.fieldContext_RegionPeer_answeredAt(ctx, field)
+	case "trouble":
+		return ec.fieldContext_RegionPeer_trouble(ctx, field)
+	case "problem":
+		return ec.fieldContext_RegionPeer_problem(ctx, field)
+	case "fix":
+		return ec.fieldContext_RegionPeer_fix(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegionPeer", field.Name)
+}
+
+func (ec *executionContext) childFields_RegionPromotion(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "epoch":
+		return ec.fieldContext_RegionPromotion_epoch(ctx, field)
+	case "region":
+		return ec.fieldContext_RegionPromotion_region(ctx, field)
+	case "at":
+		return ec.fieldContext_RegionPromotion_at(ctx, field)
+	case "from":
+		return ec.fieldContext_RegionPromotion_from(ctx, field)
+	case "by":
+		return ec.fieldContext_RegionPromotion_by(ctx, field)
+	case "learned":
+		return ec.fieldContext_RegionPromotion_learned(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegionPromotion", field.Name)
+}
+
+func (ec *executionContext) childFields_RegionReport(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "region":
+		return ec.fieldContext_RegionReport_region(ctx, field)
+	case "serves":
+		return ec.fieldContext_RegionReport_serves(ctx, field)
+	case "primary":
+		return ec.fieldContext_RegionReport_primary(ctx, field)
+	case "epoch":
+		return ec.fieldContext_RegionReport_epoch(ctx, field)
+	case "since":
+		return ec.fieldContext_RegionReport_since(ctx, field)
+	case "commitsWaitFor":
+		return ec.fieldContext_RegionReport_commitsWaitFor(ctx, field)
+	case "standbys":
+		return ec.fieldContext_RegionReport_standbys(ctx, field)
+	case "promotions":
+		return ec.fieldContext_RegionReport_promotions(ctx, field)
+	case "peers":
+		return ec.fieldContext_RegionReport_peers(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegionReport", field.Name)
+}
+
+func (ec *executionContext) childFields_RegionStandby(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_RegionStandby_name(ctx, field)
+	case "state":
+		return ec.fieldContext_RegionStandby_state(ctx, field)
+	case "lagSeconds":
+		return ec.fieldContext_RegionStandby_lagSeconds(ctx, field)
+	case "behindBytes":
+		return ec.fieldContext_RegionStandby_behindBytes(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegionStandby", field.Name)
+}
+
 func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "worker":
@@ -3061,6 +3141,8 @@ func (ec *executionContext) childFields_System(ctx context.Context, field graphq
 		return ec.fieldContext_System_schedulerLagSeconds(ctx, field)
 	case "stalledJobs":
 		return ec.fieldContext_System_stalledJobs(ctx, field)
+	case "region":
+		return ec.fieldContext_System_region(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type System", field.Name)
 }

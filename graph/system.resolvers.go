@@ -10,6 +10,8 @@ import (
 
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
+	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/internal/version"
 )
 
@@ -35,6 +37,14 @@ func (r *systemResolver) RedisVersion(ctx context.Context, obj *query.System) (*
 		}
 	}
 	return nil, nil
+}
+
+func (r *systemResolver) Region(ctx context.Context, obj *query.System) (*region.Report, error) {
+	if r.Resolver.Region == nil {
+		return nil, nil
+	}
+	report, err := r.Resolver.Region(ctx)
+	return report, apierror.Wrap(err, "read how the regions stand")
 }
 
 func (r *Resolver) System() SystemResolver { return &systemResolver{r} }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/jobs/checkpoints"
@@ -71,6 +72,8 @@ type Sources struct {
 	Drafts func(context.Context) (models.DraftUsage, error)
 	// Paid says what the machines of each pool were paid for since the installation.
 	Paid func(context.Context) ([]*models.PaidTotal, error)
+	// Region says how the regions stand; nil if there is only one.
+	Region func(context.Context) (*region.Report, error)
 	// Spent sums up the ledger of today by provider, the dearest first.
 	Spent func(context.Context) ([]*costs.Row, error)
 }
@@ -89,7 +92,7 @@ func New(from Sources) *Metrics {
 	}
 	m.own = append(m.own, m.requests, m.webhooks, m.hints, m.slots.ended, m.slots.left, m.slots.lag, newBuild(version.Current()), newQueues(from),
 		newPlans(from.Plans), newGPUs(from.GPUs),
-		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts), newPaid(from.Paid), newSpent(from.Spent))
+		m.pools, newWorkers(from.Workers), newHealth(from.Health), newDrafts(from.Drafts), newPaid(from.Paid), newSpent(from.Spent), newRegions(from.Region))
 	m.registry.MustRegister(m.own...)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -172,6 +172,11 @@ var (
 	approvalsDesc = desc("reelay_open_approvals", "Nodes of workflows that wait for an answer, counted up to 10,000.")
 	approvalDesc  = desc("reelay_open_approval_age_seconds", "For how long the oldest of the open approvals has waited for an answer.")
 	deletionsDesc = desc("reelay_stuck_deletions", "Deletions of accounts that have deleted nothing for an hour.")
+	standbysDesc  = desc("reelay_standbys",
+		"Standbys that follow PostgreSQL: waited_for if commits wait for them, or may, and async if they do not.", "state")
+	behindDesc  = desc("reelay_standby_behind_bytes", "How much of the log the slowest standby has not replayed yet, 0 without standbys.")
+	commitsDesc = desc("reelay_commits_wait_for_standby",
+		"1 if commits wait for a standby (synchronous_standby_names): then nothing can be written while none follows.")
 	schedulerDesc = desc("reelay_scheduler_lag_seconds", "By how long the most overdue job, or slot of a schedule, has missed its time.")
 )
 
@@ -179,7 +184,7 @@ var (
 func newHealth(read func(context.Context) (*alerts.Health, error)) prometheus.Collector {
 	return &gauges[*alerts.Health]{
 		what: "the health", every: readEvery, read: read, descs: []*prometheus.Desc{stalledDesc, deadLettersDesc, outboxDesc, schedulerDesc,
-			unsettledDesc, settleDesc, haltedDesc, approvalsDesc, approvalDesc, deletionsDesc},
+			unsettledDesc, settleDesc, haltedDesc, approvalsDesc, approvalDesc, deletionsDesc, standbysDesc, behindDesc, commitsDesc},
 		emit: func(h *alerts.Health, into chan<- prometheus.Metric) {
 			into <- gauge(stalledDesc, float64(h.StalledJobs))
 			into <- gauge(deadLettersDesc, float64(h.DeadLetters))
@@ -192,6 +197,10 @@ func newHealth(read func(context.Context) (*alerts.Health, error)) prometheus.Co
 			into <- gauge(deletionsDesc, float64(h.DeletionsStuck))
 			into <- gauge(haltedDesc, h.SchedulesHaltedSeconds, "schedules")
 			into <- gauge(haltedDesc, h.LeasesHaltedSeconds, "leases")
+			into <- gauge(standbysDesc, float64(h.Standbys-h.AsyncStandbys), "waited_for")
+			into <- gauge(standbysDesc, float64(h.AsyncStandbys), "async")
+			into <- gauge(commitsDesc, oneIf(h.CommitsWait))
+			into <- gauge(behindDesc, float64(h.StandbyBehindBytes))
 		},
 	}
 }

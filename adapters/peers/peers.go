@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,7 +42,7 @@ type answer struct {
 // mac is the proof of a claim as the answer to a nonce.
 func mac(key []byte, nonce string, c region.Claim) string {
 	sum := hmac.New(sha256.New, key)
-	fmt.Fprintf(sum, "reelay region\n%s\n%s\n%d\n%t\n%s", nonce, c.Region, c.Epoch, c.Primary, c.Installation)
+	fmt.Fprintf(sum, "reelay region\n%s\n%s\n%d\n%t\n%s\n%t", nonce, c.Region, c.Epoch, c.Primary, c.Installation, c.Overtaken)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
@@ -75,31 +74,24 @@ var _ region.Peers = (*Peers)(nil)
 // client follows no redirect: another address proves nothing about this one.
 var client = &http.Client{Timeout: askTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// Claims implements region.Peers.
-func (p *Peers) Claims(ctx context.Context) []region.Claim {
-	claims, _ := p.ask(ctx)
-	return claims
-}
-
-// ask asks all at once. It returns what those that answer say, and why others do not.
-func (p *Peers) ask(ctx context.Context) (claims []region.Claim, failed []error) {
-	var mu sync.Mutex
+// Ask implements region.Peers. It asks all at once.
+func (p *Peers) Ask(ctx context.Context) []region.Peer {
+	all := make([]region.Peer, len(p.URLs))
 	var asked sync.WaitGroup
-	for _, address := range p.URLs {
+	for i, address := range p.URLs {
 		asked.Go(func() {
+			all[i].Address = address
 			claim, err := p.one(ctx, address)
-			mu.Lock()
-			defer mu.Unlock()
 			if err != nil {
-				failed = append(failed, err)
+				all[i].Failure = err.Error()
 				return
 			}
-			claims = append(claims, claim)
+			now := time.Now()
+			all[i].Claim, all[i].AnsweredAt = &claim, &now
 		})
 	}
 	asked.Wait()
-	slices.SortFunc(claims, func(a, b region.Claim) int { return strings.Compare(a.Region, b.Region) })
-	return claims, failed
+	return all
 }
 
 var errUnproved = errors.New("the answer is not proved by the keys of this installation: both regions need the same secrets file")
@@ -117,61 +109,62 @@ func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 		err = wrapped.Err // the URL is said below
 	}
 	if err != nil {
-		return region.Claim{}, fmt.Errorf("%s: %w", address, err)
+		return region.Claim{}, fmt.Errorf("it does not answer: %w", err)
 	}
 	defer response.Body.Close()
 	var said answer
 	if response.StatusCode != http.StatusOK {
-		return region.Claim{}, fmt.Errorf("%s answers %s", address, response.Status)
+		return region.Claim{}, fmt.Errorf("it answers %s", response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&said); err != nil {
-		return region.Claim{}, fmt.Errorf("%s does not answer as an api: %w", address, err)
+		return region.Claim{}, fmt.Errorf("it does not answer as an api: %w", err)
 	}
 	for _, key := range p.Keys() {
 		if hmac.Equal([]byte(said.MAC), []byte(mac(key, nonce, said.Claim))) {
 			return said.Claim, nil
 		}
 	}
-	return region.Claim{}, fmt.Errorf("%s: %w", address, errUnproved)
+	return region.Claim{}, errUnproved
 }
 
 // Examiner checks that other regions can be asked, and that only one is the primary.
 type Examiner struct {
-	Region string
-	// Installation is the id of its database, which the others' are copies of.
-	Installation string
-	Peers        *Peers
+	// Look says how the regions stand.
+	Look func(context.Context) (*region.Standing, error)
 }
 
 var _ doctor.Examiner = (*Examiner)(nil)
 
 // Examine implements doctor.Examiner.
 func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
-	claims, failed := x.Peers.ask(ctx)
-	var silent, others []string
-	for _, err := range failed {
-		silent = append(silent, err.Error())
+	s, err := x.Look(ctx)
+	if err != nil {
+		return []doctor.Finding{doctor.Advise("region-peers", "The apis of the other regions answer.", "It could not be looked at: "+err.Error()+".",
+			"A region that was replaced while it was away does not learn of it when it comes back.", "Correct the cause, and run it again.")}
 	}
-	for _, claim := range claims {
-		switch {
-		case claim.Region == x.Region:
-			silent = append(silent, "one of them is of this region, "+claim.Region)
-		case claim.Installation != "" && claim.Installation != x.Installation:
-			silent = append(silent, "the database of "+claim.Region+" is no copy of this one")
-		case claim.Primary:
-			others = append(others, fmt.Sprintf("%s (epoch %d)", claim.Region, claim.Epoch))
-		}
-	}
-	found := func(list []string, format string) string {
+	found := func(list []string) string {
 		if len(list) == 0 {
 			return ""
 		}
-		return fmt.Sprintf(format, strings.Join(list, "; "))
+		return strings.Join(list, " ")
+	}
+	var silent, others []string
+	fix := map[bool]string{}
+	for _, p := range s.Report().Peers {
+		if p.Problem == "" {
+			continue
+		}
+		list := &silent
+		if p.Trouble == region.TroubleServes {
+			list = &others
+		}
+		*list = append(*list, p.Address+": "+p.Problem)
+		fix[p.Trouble == region.TroubleServes] = p.Fix
 	}
 	return []doctor.Finding{
-		doctor.Advise("region-peers", "The apis of the other regions answer.", found(silent, "Not all of them do: %s."),
-			"A region that was replaced while it was away does not learn of it when it comes back.", "Start them, or correct REELAY_REGION_PEERS."),
-		doctor.Advise("region-primary", fmt.Sprintf("Region %s is the only primary.", x.Region), found(others, "So do others claim: %s."),
-			"Two regions that accept jobs do so in two databases, which cannot be merged.", "Follow docs/operators/regions.md, Two primaries."),
+		doctor.Advise("region-peers", "The apis of the other regions answer, and follow this one.", found(silent),
+			"A region that was replaced while it was away does not learn of it when it comes back.", fix[false]),
+		doctor.Advise("region-primary", fmt.Sprintf("Region %s is the only primary.", s.Region), found(others),
+			"Two regions that accept jobs do so in two databases, which cannot be merged.", fix[true]),
 	}
 }

@@ -1,6 +1,8 @@
 package peers_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/reelay/reelay/adapters/peers"
 	"github.com/reelay/reelay/features/region"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +38,14 @@ func TestPeers(t *testing.T) {
 		t.Parallel()
 		p := &peers.Peers{URLs: []string{serve(t, "us", "a"), serve(t, "ap", "b") + "/"}, Keys: keys("a", "b")}
 
-		require.Equal(t, []region.Claim{{Region: "ap"}, {Region: "us"}}, p.Claims(t.Context()), "also with a key that is older")
+		said := p.Ask(t.Context())
+
+		require.Len(t, said, 2)
+		require.Equal(t, p.URLs, []string{said[0].Address, said[1].Address})
+		require.Equal(t, region.Claim{Region: "us"}, *said[0].Claim)
+		require.Equal(t, region.Claim{Region: "ap"}, *said[1].Claim, "also with a key that is older")
+		require.NotNil(t, said[0].AnsweredAt)
+		require.Empty(t, said[0].Failure)
 	})
 
 	t.Run("ProveNothingWithoutTheKeys", func(t *testing.T) {
@@ -64,9 +74,12 @@ func TestPeers(t *testing.T) {
 		for name, answer := range answers {
 			server := httptest.NewServer(answer)
 			t.Cleanup(server.Close)
-			require.Empty(t, (&peers.Peers{URLs: []string{server.URL}, Keys: keys("a")}).Claims(t.Context()), name)
+			said := (&peers.Peers{URLs: []string{server.URL}, Keys: keys("a")}).Ask(t.Context())[0]
+			require.Nil(t, said.Claim, name)
+			require.NotEmpty(t, said.Failure, name)
+			require.Nil(t, said.AnsweredAt, name)
 		}
-		require.Empty(t, (&peers.Peers{URLs: []string{real}, Keys: keys("b")}).Claims(t.Context()), "another installation")
+		require.Nil(t, (&peers.Peers{URLs: []string{real}, Keys: keys("b")}).Ask(t.Context())[0].Claim, "another installation")
 	})
 
 	t.Run("AreAskedWithANonce", func(t *testing.T) {
@@ -84,12 +97,21 @@ func TestPeers(t *testing.T) {
 		t.Parallel()
 		gone := httptest.NewServer(http.NotFoundHandler())
 		gone.Close()
-		examiner := &peers.Examiner{Region: "eu", Peers: &peers.Peers{URLs: []string{serve(t, "us", "a"), gone.URL, serve(t, "ap", "b")}, Keys: keys("a")}}
+		asked := &peers.Peers{URLs: []string{serve(t, "us", "a"), gone.URL, serve(t, "ap", "b")}, Keys: keys("a")}
+		examiner := &peers.Examiner{Look: func(ctx context.Context) (*region.Standing, error) {
+			return &region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 1, Region: "eu"}, Peers: asked.Ask(ctx)}, nil
+		}}
 
 		found := examiner.Examine(t.Context())
 
 		require.Contains(t, found[0].Found, gone.URL)
 		require.Contains(t, found[0].Found, "the same secrets file")
+		require.NotEmpty(t, found[0].Fix)
 		require.Empty(t, found[1].Found)
+
+		asked.URLs = []string{serve(t, "eu", "a")}
+		require.Contains(t, examiner.Examine(t.Context())[0].Found, "an api of this region, eu")
+		failing := &peers.Examiner{Look: func(context.Context) (*region.Standing, error) { return nil, errors.New("down") }}
+		require.Contains(t, failing.Examine(t.Context())[0].Found, "down")
 	})
 }

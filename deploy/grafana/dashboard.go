@@ -106,6 +106,14 @@ var rows = []row{
 		by("Calls of Redis", "cps", "{{result}}", "sum by (result) (rate(reelay_redis_call_duration_seconds_count[$__rate_interval]))"),
 		quantiles("Duration of Redis' calls", "reelay_redis_call_duration_seconds"),
 	}},
+	{"Regions and standbys", []panel{
+		by("Primary", "short", "{{region}}", "max by (region) (reelay_region_primary)"),
+		by("Regions that answer", "short", "{{peer}}", "max by (peer) (reelay_region_peer_up)"),
+		by("What is wrong with them", "short", "{{peer}} {{trouble}}", "max by (peer, trouble) (reelay_region_peer_trouble) > 0"),
+		by("Promotions", "short", "epoch", "max(reelay_region_epoch)"),
+		by("Standbys", "short", "{{state}}", "max by (state) (reelay_standbys)"),
+		by("Log that the slowest standby lacks", "bytes", "bytes", "max(reelay_standby_behind_bytes)"),
+	}},
 	{"API and webhooks", []panel{
 		by("Requests", "reqps", "{{route}} {{code}}",
 			"sum by (route, code) (rate(reelay_http_request_duration_seconds_count[$__rate_interval]))"),

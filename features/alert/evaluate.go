@@ -33,6 +33,8 @@ type Evaluator struct {
 	DB      *bun.DB
 	History *history.Timeline
 	Config  *Config
+	// Regions says how the regions stand; nil if there is only one.
+	Regions func(context.Context) (Regions, error)
 }
 
 // Pass evaluates all rules, and returns how many alerts fired or were resolved.
@@ -66,6 +68,11 @@ func (e *Evaluator) state(ctx context.Context, now time.Time) (s *State, err err
 	}
 	if s.Full, err = alerts.FleetAtMaximum(ctx, e.DB); err != nil {
 		return nil, err
+	}
+	if e.Regions != nil {
+		if s.Regions, err = e.Regions(ctx); err != nil {
+			return nil, err
+		}
 	}
 	ago := func(long, back time.Duration) history.Window {
 		to := now.Add(-back)

@@ -103,6 +103,17 @@ func long(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", d.Seconds())
 }
 
+// Regions is what is wrong with the other regions of an installation. It is zero if there is only one.
+type Regions struct {
+	// Silent do not answer, Serving were seen in the last ten minutes to claim to be the primary, too, and Overtaken were the
+	// primary and are no standby yet. Foreign are of this region, or no copies.
+	Silent, Serving, Overtaken, Foreign int
+	// Alone is true if no standby follows the primary.
+	Alone bool
+	// Async counts the standbys if no commit waits for any of them.
+	Async int
+}
+
 // State is what the rules look at.
 type State struct {
 	// Now is what was read now.
@@ -111,6 +122,8 @@ type State struct {
 	Webhooks *alerts.WebhookHealth
 	// Refused is how many submits of the last hour failed through no fault of their callers.
 	Refused int
+	// Regions is how the regions stand.
+	Regions Regions
 	// Full reports whether no pool can grow.
 	Full bool
 	// Minute, Five, Ten and so on are the history of the last one, five, ten minutes, and so on.

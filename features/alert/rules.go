@@ -175,7 +175,7 @@ func acceptance(s *State) *float64 {
 
 // Defaults returns the rules as they are without configuration.
 func Defaults() []*Rule {
-	rules := slices.Concat(queueRules(), fleetRules(), jobRules(), plumbingRules())
+	rules := slices.Concat(queueRules(), fleetRules(), jobRules(), plumbingRules(), regionRules())
 	for _, r := range rules {
 		r.Runbook, r.Says = runbooks[r.Name], says[r.Name]
 	}
@@ -269,5 +269,34 @@ func plumbingRules() []*Rule {
 			Value: now(func(h *alerts.Health) float64 { return float64(h.DeletionsStuck) })},
 		{Name: "webhook-failures", Title: "Share of accounts whose webhooks of the last hour fail", Severity: alerts.SeverityP3, Threshold: 0.1,
 			For: 5 * time.Minute, Unit: history.Share, Value: webhookFailures},
+	}
+}
+
+// regionRules are about a second region, and about the standbys of PostgreSQL.
+func regionRules() []*Rule {
+	of := func(count func(Regions) int) func(*State) *float64 {
+		return func(s *State) *float64 {
+			value := float64(count(s.Regions))
+			return &value
+		}
+	}
+	return []*Rule{
+		{Name: "regions-split", Title: "Other regions that served at the same time", Severity: alerts.SeverityP1, Threshold: 0,
+			Value: of(func(r Regions) int { return r.Serving })},
+		{Name: "region-overtaken", Title: "Regions that were overtaken, and are no standby yet", Severity: alerts.SeverityP2, Threshold: 0,
+			Value: of(func(r Regions) int { return r.Overtaken })},
+		{Name: "region-silent", Title: "Regions whose api does not answer, or cannot take over", Severity: alerts.SeverityP2, Threshold: 0,
+			For: 5 * time.Minute, Value: of(func(r Regions) int { return r.Silent + r.Foreign })},
+		{Name: "region-alone", Title: "Primaries of two regions that no standby follows", Severity: alerts.SeverityP2, Threshold: 0,
+			For: 5 * time.Minute, Value: of(func(r Regions) int {
+				if r.Alone {
+					return 1
+				}
+				return 0
+			})},
+		{Name: "standby-behind", Title: "MiB of PostgreSQL's log that the slowest standby lacks", Severity: alerts.SeverityP2, Threshold: 256,
+			For: 5 * time.Minute, Value: now(func(h *alerts.Health) float64 { return float64(h.StandbyBehindBytes) / (1 << 20) })},
+		{Name: "standby-async", Title: "Standbys of a second region that no commit waits for", Severity: alerts.SeverityP3, Threshold: 0,
+			For: 15 * time.Minute, Value: of(func(r Regions) int { return r.Async })},
 	}
 }

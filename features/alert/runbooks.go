@@ -282,4 +282,75 @@ var runbooks = map[string]Runbook{
 		Steps: []string{"Webhooks (/webhooks): is it one endpoint? Then tell its owner: deliveries are retried for 24 hours.",
 			"If it is all of them: can this network reach the internet?", "Failed deliveries can be sent again from the job's page."},
 	},
+	"regions-split": {
+		Meaning: "In the last ten minutes another region claimed to be the primary while this one served. Both accepted jobs, in two databases that cannot be merged. The region that was promoted first stops within seconds once it sees this one.",
+		Causes: []string{
+			"This region was promoted while the other was only cut off, and now they see each other again.",
+			"The old primary was started again, and has not asked this region yet.",
+		},
+		Steps: []string{
+			"System (/system), Regions: which region claims it, and its epoch. The higher epoch is right.",
+			"Keep the region with the lower epoch off: stop its api, control and PostgreSQL, if they do not stop by themselves.",
+			"If both have the same epoch, neither serves: run `reelay region promote` in the one that shall go on.",
+			"Within a day, look in the old database for jobs that were accepted since the promotion, and submit them again: docs/operators/regions.md, Two primaries.",
+			"Then make the old region a standby of this one.",
+		},
+	},
+	"region-overtaken": {
+		Meaning: "A region that was the primary has learned that this one took over. It waits, and serves nobody. What it accepted after the promotion is in its database only, and no other region can take over until it follows this one.",
+		Causes:  []string{"The old primary came back after a promotion."},
+		Steps: []string{
+			"System (/system), Regions: since when this region is the primary.",
+			"Within a day, look in the old database for jobs that are not here: `SELECT id, created_at FROM jobs WHERE created_at > TIME`. Submit them again.",
+			"Make the old region a standby of this one: docs/operators/regions.md, Go back.",
+		},
+	},
+	"region-silent": {
+		Meaning: "For five minutes an api of another region has not answered this one, did not prove that it has the same secrets, or is no part of this installation. If this region is lost, it is not known whether the other can take over; and if the other was promoted, this one does not learn of it.",
+		Causes: []string{
+			"The other region, or its api, is down.",
+			"The network between the regions is cut, or a firewall or a certificate is in the way.",
+			"The regions have different secrets files, or REELAY_REGION_PEERS is wrong.",
+		},
+		Steps: []string{
+			"System (/system), Regions: what each address answered last, and what to do.",
+			"In the other region: is its api started, and does `reelay region` there say that its PostgreSQL receives from the primary?",
+			"If somebody promoted the other region, stop this one: docs/operators/regions.md, Two primaries.",
+		},
+	},
+	"region-alone": {
+		Meaning: "For five minutes no standby has followed PostgreSQL. If this region is lost now, all that happened since is lost. If commits wait for a standby, no write succeeds; then this alert is not sent either, and Prometheus must tell.",
+		Causes: []string{
+			"PostgreSQL of the other region is down, or cannot reach this one.",
+			"The standby asks for a part of the log that is gone: it was away for too long.",
+			"After a promotion, the old region was not made a standby.",
+		},
+		Steps: []string{
+			"In the other region, `reelay region`: does it receive from the primary? Its PostgreSQL's log says why not.",
+			"\"requested WAL segment has already been removed\" means that it must be copied again: docs/operators/regions.md, Go back. A replication slot, or wal_keep_size, prevents it.",
+			"If nothing can be written and the other region will not be back soon, let commits go on without it: `ALTER SYSTEM RESET synchronous_standby_names` and `SELECT pg_reload_conf()`.",
+		},
+	},
+	"standby-behind": {
+		Meaning: "For five minutes a standby has lacked much of what PostgreSQL wrote. A promotion loses it, unless commits wait for that standby; and then it takes longer, since all that was received is replayed first.",
+		Causes: []string{
+			"The network between the regions is too slow for what is written, such as during a bulk operation.",
+			"The standby's disk is slow, or a long query holds its replay back.",
+			"An administrator paused the replay.",
+		},
+		Steps: []string{
+			"System (/system), Regions, or `reelay region`: which standby, and by how much.",
+			"On the standby: `SELECT pg_is_wal_replay_paused()`, and long queries in pg_stat_activity.",
+			"If a bulk operation writes much, lower its rate or wait.",
+		},
+	},
+	"standby-async": {
+		Meaning: "No commit waits for the standby of the other region. A promotion loses what this region acknowledged in its last moments.",
+		Causes:  []string{"synchronous_standby_names is not set on the primary. After a promotion it must be set anew.", "It was reset during an incident."},
+		Steps: []string{
+			"Decide whether the loss of the last moments is acceptable: docs/operators/regions.md, What is lost.",
+			"If it is not, name the standby: `ALTER SYSTEM SET synchronous_standby_names = 'NAME'` and `SELECT pg_reload_conf()`. Each write then takes a round trip longer.",
+			"If it is, switch this rule off: docs/operators/alerts.md.",
+		},
+	},
 }

@@ -41,4 +41,11 @@ var says = map[string]string{
 	"halted":           "Schedules or leases have been halted for {value} (limit {limit}).",
 	"deletions-stuck":  "Deletions of accounts without progress for an hour: {value}.",
 	"webhook-failures": "Webhooks fail for {value} of accounts (limit {limit}).",
+
+	"regions-split":    "Other regions that served at the same time as this one: {value}.",
+	"region-overtaken": "Regions that were overtaken, and are no standby yet: {value}.",
+	"region-silent":    "Regions whose api does not answer, or cannot take over: {value}.",
+	"region-alone":     "No standby follows PostgreSQL: the other region cannot take over.",
+	"standby-behind":   "The slowest standby lacks {value} MiB of PostgreSQL's log (limit {limit} MiB).",
+	"standby-async":    "Standbys that no commit waits for: {value}.",
 }

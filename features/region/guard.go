@@ -27,12 +27,38 @@ type Claim struct {
 	Primary bool `json:"primary"`
 	// Installation is the id that all copies of its database share; "" while it knows none.
 	Installation string `json:"installation"`
+	// Overtaken is true if it was the primary, and another region told it of a later promotion: its database is no standby yet.
+	Overtaken bool `json:"overtaken"`
+}
+
+// Peer is an api of another region, as it answered when it was asked last.
+type Peer struct {
+	// Address is the URL of the api, as REELAY_REGION_PEERS has it.
+	Address string
+	// Claim is what it says, once it is proved that it has the same secrets; nil if it does not answer.
+	Claim *Claim
+	// Failure is why there is no claim.
+	Failure string
+	// AnsweredAt is when it answered this process last; nil if it never did.
+	AnsweredAt *time.Time
+	// RivalAt is when it last claimed, to this process, to be the primary beside this region; nil if it never did.
+	RivalAt *time.Time
 }
 
 // Peers are the processes of other regions.
 type Peers interface {
-	// Claims returns what those that answer say, once it is proved that they have the same secrets.
-	Claims(ctx context.Context) []Claim
+	// Ask asks all, and returns them in the order of their addresses' configuration.
+	Ask(ctx context.Context) []Peer
+}
+
+// claims returns what those say that answer.
+func claims(peers []Peer) (all []Claim) {
+	for _, p := range peers {
+		if p.Claim != nil {
+			all = append(all, *p.Claim)
+		}
+	}
+	return all
 }
 
 // ErrFenced means that another region took over: this process must end at once.
@@ -46,6 +72,7 @@ type Guard struct {
 
 	claim atomic.Pointer[Claim]
 	why   atomic.Pointer[string]
+	seen  atomic.Pointer[[]Peer]
 	// contested is the epoch that another region claims, too: it stays so when that region is silent.
 	contested int64
 }
@@ -76,6 +103,38 @@ func (g *Guard) Why() string {
 		return *why
 	}
 	return ""
+}
+
+// Ask implements [Peers] with the newest answers that the guard has: it asks by itself, every [WatchEvery].
+func (g *Guard) Ask(ctx context.Context) []Peer {
+	if seen := g.seen.Load(); seen != nil {
+		return *seen
+	}
+	return g.ask(ctx, regions.Promotion{})
+}
+
+// ask asks the peers, and keeps what they answer. Newest is the promotion in force as far as it is known.
+func (g *Guard) ask(ctx context.Context, newest regions.Promotion) []Peer {
+	peers := g.Peers.Ask(ctx)
+	before := map[string]Peer{}
+	if seen := g.seen.Load(); seen != nil {
+		for _, p := range *seen {
+			before[p.Address] = p
+		}
+	}
+	now := time.Now()
+	for i := range peers {
+		p := &peers[i]
+		p.AnsweredAt, p.RivalAt = before[p.Address].AnsweredAt, before[p.Address].RivalAt
+		if p.Claim != nil {
+			p.AnsweredAt = &now
+			if newest.Region == g.Name && isRival(*p.Claim, g.Name, newest) {
+				p.RivalAt = &now
+			}
+		}
+	}
+	g.seen.Store(&peers)
+	return peers
 }
 
 // Enter waits until the region is the primary. It makes the first region that asks the primary.
@@ -120,7 +179,8 @@ func (g *Guard) Watch(ctx context.Context, db *bun.DB) error {
 		why, err := g.look(ctx, db)
 		if err != nil { // a region that was overtaken often lacks a PostgreSQL that answers
 			known := g.Claim()
-			why = g.judge(regions.Promotion{Epoch: known.Epoch, Region: g.Name, Installation: known.Installation}, g.Peers.Claims(ctx))
+			newest := regions.Promotion{Epoch: known.Epoch, Region: g.Name, Installation: known.Installation}
+			why = g.judge(newest, claims(g.ask(ctx, newest)))
 		}
 		if why != "" {
 			return fmt.Errorf("%w: %s", ErrFenced, why)
@@ -134,10 +194,10 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	peers := g.Peers.Claims(ctx)
+	peers := claims(g.ask(ctx, newest))
 	why := g.judge(newest, peers)
 	if why == "" && newest.Epoch == 0 {
-		if _, err := regions.Promote(ctx, db, 0, g.Name); err != nil {
+		if _, err := regions.Promote(ctx, db, 0, g.Name, ""); err != nil {
 			return "", err
 		}
 		if newest, err = regions.Newest(ctx, db); err != nil { // another process can have been first
@@ -145,15 +205,18 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 		}
 		why = g.judge(newest, peers)
 	}
-	g.claim.Store(&Claim{g.Name, newest.Epoch, newest.Epoch == 0 || newest.Region == g.Name, newest.Installation})
+	overtaken := newest.Learned
 	for _, p := range rivals(peers, g.Name, newest) {
 		if p.Epoch > newest.Epoch {
+			overtaken = true
 			// A region that was overtaken stays so, also when the other is silent.
 			if err := regions.Learn(ctx, db, p.Epoch, p.Region); err != nil {
 				slog.WarnContext(ctx, "the promotion of another region was not noted", "error", err)
 			}
 		}
 	}
+	g.claim.Store(&Claim{Region: g.Name, Epoch: newest.Epoch, Primary: (newest.Epoch == 0 || newest.Region == g.Name) && !overtaken,
+		Installation: newest.Installation, Overtaken: overtaken})
 	return why, nil
 }
 
@@ -161,11 +224,15 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 // one, competes with nobody.
 func rivals(peers []Claim, region string, newest regions.Promotion) (found []Claim) {
 	for _, p := range peers {
-		if p.Primary && p.Region != region && p.Installation == newest.Installation {
+		if isRival(p, region, newest) {
 			found = append(found, p)
 		}
 	}
 	return found
+}
+
+func isRival(p Claim, region string, newest regions.Promotion) bool {
+	return p.Primary && p.Region != region && p.Installation == newest.Installation
 }
 
 // judge returns why the region must not serve, given the newest promotion in its database, and what others claim.

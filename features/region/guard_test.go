@@ -28,10 +28,18 @@ func (s *said) set(claims ...Claim) {
 	s.claims <- claims
 }
 
-func (s *said) Claims(context.Context) []Claim {
+func (s *said) Ask(context.Context) []Peer {
 	claims := <-s.claims
 	s.claims <- claims
-	return claims
+	return answering(claims...)
+}
+
+// answering are peers that answer.
+func answering(claims ...Claim) (all []Peer) {
+	for _, c := range claims {
+		all = append(all, Peer{Address: "https://api." + c.Region, Claim: &c})
+	}
+	return all
 }
 
 func TestJudge(t *testing.T) {
@@ -45,16 +53,16 @@ func TestJudge(t *testing.T) {
 	}{
 		"ServesAlone":                     {eu(1), nil, ""},
 		"ServesFirst":                     {regions.Promotion{}, nil, ""},
-		"ServesBesideAStandby":            {eu(3), []Claim{{"us", 3, false, ""}}, ""},
-		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{"us", 2, true, ""}}, ""},
-		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{"eu", 3, true, ""}}, ""},
-		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{"us", 0, true, ""}}, "Region us is the primary"},
-		"WaitsForALaterPrimary":           {eu(3), []Claim{{"us", 4, true, ""}}, "promoted (epoch 4) after this database (epoch 3)"},
-		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{"us", 3, true, ""}}, "Region eu and another were both promoted (epoch 3). Neither serves"},
+		"ServesBesideAStandby":            {eu(3), []Claim{{Region: "us", Epoch: 3}}, ""},
+		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{Region: "us", Epoch: 2, Primary: true}}, ""},
+		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{Region: "eu", Epoch: 3, Primary: true}}, ""},
+		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{Region: "us", Epoch: 0, Primary: true}}, "Region us is the primary"},
+		"WaitsForALaterPrimary":           {eu(3), []Claim{{Region: "us", Epoch: 4, Primary: true}}, "promoted (epoch 4) after this database (epoch 3)"},
+		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{Region: "us", Epoch: 3, Primary: true}}, "Region eu and another were both promoted (epoch 3). Neither serves"},
 		"WaitsIfItsDatabaseNamesAnother":  {regions.Promotion{Epoch: 2, Region: "us"}, nil, "Region us is the primary (epoch 2), not eu. Run `reelay region promote`"},
-		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{"us", 2, true, ""}}, "Region us is the primary"},
-		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{"us", 5, false, ""}}, ""},
-		"DoesNotFearOtherDatabases":       {eu(1), []Claim{{"us", 5, true, "another"}}, ""},
+		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{Region: "us", Epoch: 2, Primary: true}}, "Region us is the primary"},
+		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{Region: "us", Epoch: 5}}, ""},
+		"DoesNotFearOtherDatabases":       {eu(1), []Claim{{Region: "us", Epoch: 5, Primary: true, Installation: "another"}}, ""},
 		"WaitsOnceItLearnedOfAnother":     {regions.Promotion{Epoch: 4, Region: "us", Learned: true}, nil, "while this region was away"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +90,7 @@ func TestGuard(t *testing.T) {
 
 		require.NoError(t, guard.Enter(t.Context(), db))
 
-		require.Equal(t, Claim{"eu", 1, true, installation(t, db)}, guard.Claim())
+		require.Equal(t, Claim{Region: "eu", Epoch: 1, Primary: true, Installation: installation(t, db)}, guard.Claim())
 		newest, err := regions.Newest(t.Context(), db)
 		require.NoError(t, err)
 		require.Equal(t, "eu", newest.Region)
@@ -92,7 +100,7 @@ func TestGuard(t *testing.T) {
 	t.Run("WaitsUntilItsRegionIsPromoted", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		_, err := regions.Promote(t.Context(), db, 0, "us")
+		_, err := regions.Promote(t.Context(), db, 0, "us", "root@db2")
 		require.NoError(t, err)
 		guard := &Guard{Name: "eu", Peers: saying()}
 		entered := make(chan error, 1)
@@ -100,13 +108,13 @@ func TestGuard(t *testing.T) {
 		testrun.Eventually(t, "it says why it waits", func() bool { return guard.Why() != "" })
 		require.False(t, guard.Claim().Primary)
 
-		made, err := regions.Promote(t.Context(), db, 1, "eu")
+		made, err := regions.Promote(t.Context(), db, 1, "eu", "root@db2")
 		require.NoError(t, err)
 		require.True(t, made)
 
 		require.NoError(t, testrun.Receive(t, "it enters", entered))
 		require.Empty(t, guard.Why())
-		require.Equal(t, Claim{"eu", 2, true, installation(t, db)}, guard.Claim())
+		require.Equal(t, Claim{Region: "eu", Epoch: 2, Primary: true, Installation: installation(t, db)}, guard.Claim())
 	})
 
 	t.Run("StopsOnceAnotherRegionIsLater", func(t *testing.T) {
@@ -117,7 +125,7 @@ func TestGuard(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- guard.Watch(t.Context(), db) }()
 
-		peers.set(Claim{"us", 2, true, installation(t, db)})
+		peers.set(Claim{Region: "us", Epoch: 2, Primary: true, Installation: installation(t, db)})
 
 		require.ErrorIs(t, testrun.Receive(t, "it stops", ended), ErrFenced)
 		ctx, stop := context.WithCancel(t.Context())
@@ -137,7 +145,7 @@ func TestGuard(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		require.NoError(t, (&Guard{Name: "eu", Peers: saying()}).Watch(ctx, db))
-		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{"us", 9, true, installation(t, db)})}).Enter(ctx, db), context.Canceled)
+		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{Region: "us", Epoch: 9, Primary: true, Installation: installation(t, db)})}).Enter(ctx, db), context.Canceled)
 		require.NoError(t, (*Guard)(nil).Enter(ctx, db))
 		require.NoError(t, (*Guard)(nil).Watch(ctx, db))
 	})
@@ -149,11 +157,11 @@ func TestPromoter(t *testing.T) {
 	t.Run("PromotesARegionOnlyOnceAtATime", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		made, err := regions.Promote(t.Context(), db, 0, "us")
+		made, err := regions.Promote(t.Context(), db, 0, "us", "root@db2")
 		require.NoError(t, err)
 		require.True(t, made)
 		for range 2 {
-			made, err = regions.Promote(t.Context(), db, 0, "eu")
+			made, err = regions.Promote(t.Context(), db, 0, "eu", "root@db2")
 			require.NoError(t, err)
 			require.False(t, made, "it was promoted meanwhile")
 		}
@@ -171,7 +179,7 @@ func TestPromoter(t *testing.T) {
 		s, err = p.Look(t.Context())
 		require.NoError(t, err)
 		require.ErrorContains(t, s.Refusal(), "region eu is the primary already")
-		s.Peers = []Claim{{"us", 2, true, s.Newest.Installation}}
+		s.Peers = answering(Claim{Region: "us", Epoch: 2, Primary: true, Installation: s.Newest.Installation})
 		require.NoError(t, s.Refusal(), "both were promoted")
 	})
 
@@ -184,10 +192,10 @@ func TestPromoter(t *testing.T) {
 			return s
 		}
 		require.NoError(t, with(func(*Standing) {}).Refusal())
-		require.NoError(t, with(func(s *Standing) { s.Peers = []Claim{{"eu", 1, false, ""}} }).Refusal())
+		require.NoError(t, with(func(s *Standing) { s.Peers = answering(Claim{Region: "eu", Epoch: 1}) }).Refusal())
 		for want, change := range map[string]func(*Standing){
-			"region eu serves":     func(s *Standing) { s.Peers = []Claim{{"eu", 1, true, ""}} },
-			"too old to take over": func(s *Standing) { s.Peers = []Claim{{"ap", 3, true, ""}} },
+			"region eu serves":     func(s *Standing) { s.Peers = answering(Claim{Region: "eu", Epoch: 1, Primary: true}) },
+			"too old to take over": func(s *Standing) { s.Peers = answering(Claim{Region: "ap", Epoch: 3, Primary: true}) },
 			"still sends":          func(s *Standing) { s.Server.Receiving = true },
 			"is paused":            func(s *Standing) { s.Server.Paused = true },
 			"may not promote":      func(s *Standing) { s.Server.MayPromote = false },

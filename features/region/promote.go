@@ -11,13 +11,15 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// Standing is what is known before a promotion.
+// Standing is what is known of the regions.
 type Standing struct {
-	Region string         `json:"region"`
-	Server regions.Server `json:"-"`
+	Region string
+	Server regions.Server
 	// Newest is the promotion in force, as this region's database knows it.
-	Newest regions.Promotion `json:"-"`
-	Peers  []Claim           `json:"peers"`
+	Newest regions.Promotion
+	// Promotions are the newest ones, the newest first.
+	Promotions []regions.Promotion
+	Peers      []Peer
 }
 
 // Promoter makes a region the primary.
@@ -25,7 +27,12 @@ type Promoter struct {
 	Region string
 	Peers  Peers
 	DB     *bun.DB
+	// By is who promotes, such as root@db2.
+	By string
 }
+
+// listedPromotions is how many promotions are shown.
+const listedPromotions = 20
 
 // Look returns how the region stands.
 func (p *Promoter) Look(ctx context.Context) (*Standing, error) {
@@ -37,7 +44,11 @@ func (p *Promoter) Look(ctx context.Context) (*Standing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read which region is the primary: %w", err)
 	}
-	return &Standing{Region: p.Region, Server: server, Newest: newest, Peers: p.Peers.Claims(ctx)}, nil
+	promotions, err := regions.List(ctx, p.DB, listedPromotions)
+	if err != nil {
+		return nil, fmt.Errorf("list the promotions: %w", err)
+	}
+	return &Standing{Region: p.Region, Server: server, Newest: newest, Promotions: promotions, Peers: p.Peers.Ask(ctx)}, nil
 }
 
 // TakesOver is true if another region was the primary: then what it acknowledged last can be lost.
@@ -61,7 +72,7 @@ func (s *Standing) Refusal() error {
 		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
 			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
 	}
-	for _, peer := range rivals(s.Peers, s.Region, s.Newest) {
+	for _, peer := range rivals(claims(s.Peers), s.Region, s.Newest) {
 		if peer.Epoch > s.Newest.Epoch {
 			return fmt.Errorf("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
 				peer.Region, peer.Epoch, s.Newest.Epoch, peer.Region)
@@ -87,7 +98,7 @@ func (s *Standing) Refusal() error {
 
 // contested reports whether another region claims the same epoch.
 func (s *Standing) contested() bool {
-	return slices.ContainsFunc(rivals(s.Peers, s.Region, s.Newest), func(c Claim) bool { return c.Epoch == s.Newest.Epoch })
+	return slices.ContainsFunc(rivals(claims(s.Peers), s.Region, s.Newest), func(c Claim) bool { return c.Epoch == s.Newest.Epoch })
 }
 
 // Promote ends the recovery of the standby, once it has replayed all that it received, and makes the region the primary. Say is told
@@ -107,7 +118,7 @@ func (p *Promoter) Promote(ctx context.Context, s *Standing, say func(string)) (
 		return nil, fmt.Errorf("read which region is the primary: %w", err)
 	}
 	say("entering region " + p.Region + " as the primary")
-	if made, err := regions.Promote(ctx, p.DB, newest.Epoch, p.Region); err != nil {
+	if made, err := regions.Promote(ctx, p.DB, newest.Epoch, p.Region, p.By); err != nil {
 		return nil, fmt.Errorf("enter the promotion: %w", err)
 	} else if !made {
 		return nil, errors.New("somebody else promotes a region at the same time, or `reelay migrate` did not run: look with `reelay region`")

@@ -50,6 +50,13 @@ type Health struct {
 	BudgetsSpent int `bun:"budgets_spent"`
 	// DeletionsStuck are deletions of accounts that have done nothing for an hour.
 	DeletionsStuck int `bun:"deletions_stuck"`
+	// Standbys follow PostgreSQL. Commits do not wait for AsyncStandbys of them. StandbyBehindBytes is how much of the log the
+	// slowest has not replayed yet: 0 without any, and if the role may not see it.
+	Standbys           int   `bun:"standbys"`
+	AsyncStandbys      int   `bun:"async_standbys"`
+	StandbyBehindBytes int64 `bun:"standby_behind"`
+	// CommitsWait is true if commits wait for a standby. Then nothing can be written while none follows.
+	CommitsWait bool `bun:"commits_wait"`
 }
 
 // ReadHealth reads the health in one statement, by indexes: its cost does not grow with the
@@ -59,7 +66,8 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 	err := db.NewRaw(`
 		SELECT outbox_lag, greatest(job_lag, CASE WHEN schedules_halted > 0 THEN 0 ELSE slot_lag END) AS scheduler_lag,
 			stalled, dead_letters, unsettled, unsettled_lag, schedules_halted, leases_halted, not_booting, engines_down, engines_drained, providers_down, submits_unknown,
-			deletions_stuck, budgets_half, budgets_near, budgets_spent, open_approvals, coalesce(open_approval_age, 0) AS open_approval_age FROM (SELECT
+			deletions_stuck, budgets_half, budgets_near, budgets_spent, open_approvals, coalesce(open_approval_age, 0) AS open_approval_age,
+			standbys, async_standbys, standby_behind, commits_wait FROM (SELECT
 			(SELECT count(*) FROM account_deletions WHERE finished_at IS NULL AND progress_at < clock_timestamp() - interval '1 hour') AS deletions_stuck,
 			(SELECT count(*) FROM pools WHERE boot_failures >= ? AND deleted_at IS NULL AND paused_at IS NULL) AS not_booting,
 			coalesce((SELECT greatest(extract(epoch FROM clock_timestamp() - created_at), 0) FROM outbox
@@ -78,6 +86,11 @@ func ReadHealth(ctx context.Context, db bun.IDB, stall time.Duration, most int) 
 		CROSS JOIN (`+capacity.CountTroubledEnginesSQL+`) engines
 		CROSS JOIN (`+capacity.CountTroubledProvidersSQL+`) providers
 		CROSS JOIN (`+budgets.CountReachedSQL+`) budgets
+		CROSS JOIN (
+			SELECT count(*) AS standbys, count(*) FILTER (WHERE sync_state = 'async') AS async_standbys,
+				coalesce(max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)), 0)::bigint AS standby_behind,
+				current_setting('synchronous_standby_names') <> '' AS commits_wait
+			FROM pg_stat_replication) replication
 		CROSS JOIN (
 			SELECT count(*) AS open_approvals, greatest(extract(epoch FROM clock_timestamp() - min(asked_at)), 0) AS open_approval_age
 			FROM (SELECT a.asked_at FROM approvals a JOIN jobs j ON j.id = a.job_id AND j.run = a.run AND j.status = 'BLOCKED'

@@ -16,6 +16,8 @@ type Promotion struct {
 	At     time.Time `bun:"at"`
 	// Learned is true if another region told of it: this database was overtaken, and lacks what the other has.
 	Learned bool `bun:"learned"`
+	// By is who made it, such as root@db2; "" for the first one, and for one that was learned.
+	By string `bun:"promoted_by"`
 	// Installation is the id that all copies of the database share.
 	Installation string `bun:"installation"`
 }
@@ -32,12 +34,21 @@ func Newest(ctx context.Context, db bun.IDB) (p Promotion, err error) {
 	return p, err
 }
 
-// Promote makes a region the primary, if the newest epoch is still after. It returns false if it is not.
-func Promote(ctx context.Context, db *bun.DB, after int64, region string) (made bool, err error) {
+// List returns the newest promotions, the newest first. There are none on a schema that does not know them yet.
+func List(ctx context.Context, db bun.IDB, limit int) (all []Promotion, err error) {
+	err = db.NewRaw("SELECT epoch, region, at, learned, promoted_by FROM region_promotions ORDER BY epoch DESC LIMIT ?", limit).Scan(ctx, &all)
+	if models.IsUndefinedTable(err) {
+		return nil, nil
+	}
+	return all, err
+}
+
+// Promote makes a region the primary, if the newest epoch is still after. By is who does it, or "". It returns false if it is not.
+func Promote(ctx context.Context, db *bun.DB, after int64, region, by string) (made bool, err error) {
 	made, err = insert(ctx, db, `
-		INSERT INTO region_promotions (epoch, region)
-		SELECT ?0 + 1, ?1 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
-		ON CONFLICT DO NOTHING`, after, region)
+		INSERT INTO region_promotions (epoch, region, promoted_by)
+		SELECT ?0 + 1, ?1, ?2 WHERE coalesce((SELECT max(epoch) FROM region_promotions), 0) = ?0
+		ON CONFLICT DO NOTHING`, after, region, by)
 	if models.IsUndefinedTable(err) {
 		return false, nil
 	}
@@ -84,10 +95,23 @@ type Server struct {
 	Paused bool `bun:"paused"`
 	// MayPromote is true if the role may call pg_promote.
 	MayPromote bool `bun:"may_promote"`
-	// Standbys are the application names of those that follow it.
-	Standbys []string `bun:"standbys,array"`
+	// Standbys are those that follow it.
+	Standbys []Standby `bun:"standbys,type:jsonb"`
 	// Synchronous is synchronous_standby_names.
 	Synchronous string `bun:"synchronous"`
+}
+
+// Standby is a server that follows another one.
+type Standby struct {
+	// Name is its application_name.
+	Name string `json:"name"`
+	// State is sync or quorum if commits wait for it, potential if they may, and async if they do not; "" if the role may not see
+	// it, and then the others are unknown, too.
+	State string `json:"state"`
+	// LagSeconds is by how much its replay was late when it reported last; nil if nothing was written since.
+	LagSeconds *float64 `json:"lagSeconds"`
+	// BehindBytes is how much of the log it has not replayed yet.
+	BehindBytes *int64 `json:"behindBytes"`
 }
 
 // ReadServer reads what PostgreSQL says of itself.
@@ -98,7 +122,10 @@ func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 				AS unapplied,
 			EXISTS (SELECT FROM pg_stat_wal_receiver) AS receiving, CASE WHEN standby THEN pg_is_wal_replay_paused() ELSE false END AS paused,
 			has_function_privilege('pg_promote(boolean, integer)', 'EXECUTE') AS may_promote,
-			ARRAY(SELECT application_name FROM pg_stat_replication ORDER BY 1) AS standbys,
+			(SELECT coalesce(jsonb_agg(jsonb_build_object('name', application_name, 'state', coalesce(sync_state, ''),
+				'lagSeconds', extract(epoch FROM replay_lag),
+				'behindBytes', CASE WHEN NOT standby THEN greatest(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::bigint END)
+				ORDER BY application_name, pid), '[]') FROM pg_stat_replication) AS standbys,
 			current_setting('synchronous_standby_names') AS synchronous
 		FROM (SELECT pg_is_in_recovery() AS standby) r`).Scan(ctx, &s)
 	return s, err

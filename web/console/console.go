@@ -22,6 +22,7 @@ import (
 	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/pricebook"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/features/registry"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/watch"
@@ -90,6 +91,8 @@ type Config struct {
 	Examine func(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error)
 	// Redis describes Redis, or returns nil if it does not answer; it is nil if that is never known.
 	Redis func(context.Context) *system.Redis
+	// Region returns how the regions stand, or nil if there is only one; it is nil if that is never known.
+	Region func(context.Context) (*region.Report, error)
 	// OpenAPI is the document of the REST API, for the page about it; nil for no page.
 	OpenAPI []byte
 	// ObjectsOrigin is the origin of links to videos, such as
@@ -139,7 +142,7 @@ func routes(pages *shell.Shell, config Config) []shell.Route {
 		reports.Routes(pages, reports.Config{Reads: config.Reads}),
 		changes.Routes(pages, changes.Config{Reads: config.Reads}),
 		system.Routes(pages, system.Config{Reads: config.Reads, Operator: config.Operator, Monitor: config.Monitor, Examine: config.Examine,
-			Redis: config.Redis}),
+			Redis: config.Redis, Region: config.Region}),
 		apidocs.Routes(pages, apidocs.Config{OpenAPI: config.OpenAPI}),
 	)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/reelay/reelay/features/hosted"
 	"github.com/reelay/reelay/features/pricebook"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/models/access"
@@ -54,6 +55,7 @@ func configure(s *jobstest.Stack) Config {
 		DeadLetters: s.DeadLetters, Bulk: s.Bulk, Logs: s.Objects,
 		Retrier: s.Retrier, Webhooks: s.Webhooks, Alerts: s.Alerts, Schedules: s.Schedules, Workflows: s.Workflows,
 		CheckLoginsEvery: 20 * time.Millisecond,
+		Region:           func(context.Context) (*region.Report, error) { return twoRegions(), nil },
 		Monitor:          http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the monitor") }),
 	}
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -11,11 +12,13 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/chromium"
 	"github.com/reelay/reelay/jobs/jobstest"
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/reelay/reelay/web/console/system"
 	"github.com/stretchr/testify/require"
 )
@@ -147,6 +150,81 @@ func TestDoctorPage(t *testing.T) {
 		require.NoError(t, chromedp.Run(ctx,
 			chromium.Until("document.querySelector('#live').textContent.includes('1 of 1 checks passed') && document.querySelector('#stale').hidden")))
 		require.Empty(t, complaints())
+	})
+}
+
+// twoRegions is how two regions stand after a night with everything that can be wrong.
+func twoRegions() *region.Report {
+	at := time.Now().Add(-3 * time.Hour)
+	newest := regions.Promotion{Epoch: 3, Region: "europe-west4", At: at, By: "root@db2.europe-west4.internal " + markup, Installation: "one"}
+	claims := []region.Claim{
+		{Region: "us-central1", Epoch: 3, Installation: "one"}, {Region: "us-central1", Epoch: 2, Primary: true, Installation: "one"},
+		{Region: "us-east1", Epoch: 3, Installation: "one", Overtaken: true}, {Region: "asia-east1", Epoch: 1, Installation: "two"},
+	}
+	peers := []region.Peer{{Address: "https://api.a-region-with-a-long-name.reelay.example.internal:8443", Failure: "it does not answer: " + markup}}
+	for i, c := range claims {
+		peers = append(peers, region.Peer{Address: fmt.Sprintf("https://api-%d.internal", i), Claim: &c, AnsweredAt: new(time.Now().Add(-time.Second))})
+	}
+	return (&region.Standing{
+		Region: "europe-west4", Newest: newest, Peers: peers,
+		Promotions: []regions.Promotion{newest, {Epoch: 2, Region: "us-central1", At: at.Add(-time.Hour), Learned: true},
+			{Epoch: 1, Region: "europe-west4", At: at.Add(-1000 * time.Hour)}},
+		Server: regions.Server{Synchronous: `ANY 1 ("us-central1", "europe-west4-b")`, Standbys: []regions.Standby{
+			{Name: "us-central1", State: "quorum", LagSeconds: new(3.5), BehindBytes: new(int64(7 << 20))}, {Name: "reports", State: "async"}, {Name: "hidden"},
+		}},
+	}).Report()
+}
+
+func TestRegionsOnTheSystemPage(t *testing.T) {
+	t.Parallel()
+
+	t.Run("AreShown", func(t *testing.T) {
+		t.Parallel()
+		page := operator(t).get(t, "/system").Body
+		for _, words := range []string{
+			"europe-west4, this one", "commits wait for it, or for another; 7.0 MB behind, 3.5 s", "commits do not wait for it", "docs/operators/regions.md",
+			"is-silent", "is-serves_too", "is-overtaken", "is-foreign", "is-waits", "It does not answer:", "claims to be the primary, too (epoch 2; here it is 3)",
+			"Within a day, look there for jobs", "the first start", "another region told of it", "root@db2", "never",
+		} {
+			require.Contains(t, page, words)
+		}
+		require.Contains(t, operator(t).get(t, "/system/live").Body, "Other regions")
+	})
+
+	t.Run("AreAbsentIfThereIsOne", func(t *testing.T) {
+		t.Parallel()
+		stack := jobstest.New(t)
+		config := configure(stack)
+		config.Region = nil
+		b := serve(t, stack, config)
+		b.logIn(t)
+		require.NotContains(t, b.get(t, "/system").Body, "Regions")
+	})
+
+	t.Run("DoNotHideThePageIfTheyAreNotKnown", func(t *testing.T) {
+		t.Parallel()
+		stack := jobstest.New(t)
+		config := configure(stack)
+		config.Region = func(context.Context) (*region.Report, error) { return nil, errors.New("secret words") }
+		b := serve(t, stack, config)
+		b.logIn(t)
+		page := b.get(t, "/system").Body
+		require.Contains(t, page, "PostgreSQL does not say how the regions stand.")
+		require.Contains(t, page, "Processes of the last hour")
+		require.NotContains(t, page, "secret words")
+	})
+
+	t.Run("SayThatNoneIsNamed", func(t *testing.T) {
+		t.Parallel()
+		stack := jobstest.New(t)
+		config := configure(stack)
+		config.Region = func(context.Context) (*region.Report, error) { return (&region.Standing{Region: "eu"}).Report(), nil }
+		b := serve(t, stack, config)
+		b.logIn(t)
+		page := b.get(t, "/system").Body
+		for _, words := range []string{"REELAY_REGION_PEERS names none", "None yet.", "none: the other region cannot take over", "no standby: a promotion loses"} {
+			require.Contains(t, page, words)
+		}
 	})
 }
 

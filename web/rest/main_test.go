@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/features/auth"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/httpguard"
 	"github.com/reelay/reelay/internal/testrun"
 	"github.com/reelay/reelay/jobs"
@@ -19,6 +20,7 @@ import (
 	"github.com/reelay/reelay/jobs/lease"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/access"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/reelay/reelay/web/rest"
 	"github.com/stretchr/testify/require"
 )
@@ -44,6 +46,15 @@ func newAPI(t *testing.T) *api {
 		Keys:      &auth.KeyWatch{Authenticate: s.Keys.Authenticate, Every: 20 * time.Millisecond},
 		Submitter: s.Submitter, Canceller: s.Canceller, Inputs: s.Inputs, Reads: s.Reads, Watcher: s.Watcher, Pools: s.Pools, Budgets: s.Budgets,
 		Operator: s.Operator, Schedules: s.Schedules, Workflows: s.Workflows, Alerts: s.Alerts,
+		Region: func(context.Context) (*region.Report, error) {
+			return (&region.Standing{
+				Region: "eu", Newest: regions.Promotion{Epoch: 2, Region: "eu"},
+				Promotions: []regions.Promotion{{Epoch: 2, Region: "eu", By: "root@db2"}, {Epoch: 1, Region: "us"}},
+				Server:     regions.Server{Synchronous: "*", Standbys: []regions.Standby{{Name: "us", State: "sync"}}},
+				Peers: []region.Peer{{Address: "https://api.us", Failure: "it does not answer"},
+					{Address: "https://api.ap", Claim: &region.Claim{Region: "ap", Epoch: 2}}},
+			}).Report(), nil
+		},
 		Base: func(*http.Request) string { return s.Base }, Large: httpguard.NewLargeBodies(2, 2, testrun.WaitLimit),
 	})
 	asked, end := context.WithCancel(t.Context())

@@ -93,6 +93,7 @@ func (s *service) register(mux *http.ServeMux) *huma.OpenAPI {
 	s.registerBudgets(api)
 	s.registerReports(api)
 	s.registerStatements(api)
+	s.registerRegion(api)
 	for name, schema := range api.OpenAPI().Components.Schemas.Map() {
 		if !slices.Contains(requests, name) {
 			schema.AdditionalProperties = nil

@@ -11,6 +11,7 @@ import (
 	"github.com/reelay/reelay/features/budget"
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/features/watch"
 	"github.com/reelay/reelay/features/wire"
@@ -38,6 +39,8 @@ type Config struct {
 	Schedules *schedule.Schedules
 	Workflows *workflow.Workflows
 	Alerts    *alert.Desk
+	// Region returns how the regions stand, or nil if there is only one; it is nil if that is never known.
+	Region func(context.Context) (*region.Report, error)
 	// Large has the places of workflows of more than [httpguard.SmallBody].
 	Large *httpguard.LargeBodies
 	// Base returns the scheme and host at which the caller reaches this server, such

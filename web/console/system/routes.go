@@ -7,6 +7,7 @@ import (
 
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/jobs/operate"
 	"github.com/reelay/reelay/web/console/shell"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	Examine func(ctx context.Context, progress func(done, of int, next string)) ([]doctor.Finding, error)
 	// Redis describes Redis, or returns nil if it does not answer; it is nil if that is never known.
 	Redis func(context.Context) *Redis
+	// Region returns how the regions stand, or nil if there is only one; it is nil if that is never known.
+	Region func(context.Context) (*region.Report, error)
 }
 
 // controller serves the pages.

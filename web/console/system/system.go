@@ -2,12 +2,14 @@ package system
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/reelay/reelay/features/query"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/version"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
@@ -24,7 +26,10 @@ type systemView struct {
 	*query.System
 	// Redis is nil if it does not answer.
 	Redis *Redis
-	Now   time.Time
+	// Region is nil if there is only one region, and if it is not known how they stand; then RegionProblem is why.
+	Region        *region.Report
+	RegionProblem string
+	Now           time.Time
 }
 
 // Redis is what the system page shows of Redis. Nil is unknown.
@@ -59,6 +64,12 @@ func (c *controller) systemPart(ctx context.Context, _ jobs.Principal) (func(tim
 	}
 	if c.Redis != nil {
 		v.Redis = c.Redis(ctx)
+	}
+	if c.Region != nil {
+		if v.Region, err = c.Region(ctx); err != nil {
+			slog.WarnContext(ctx, "it is not known how the regions stand", "error", err)
+			v.RegionProblem = "PostgreSQL does not say how the regions stand."
+		}
 	}
 	return func(now time.Time) templ.Component {
 		shown := v

@@ -227,7 +227,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Prices:      s.prices(),
 		DeadLetters: s.deadLetters(), Bulk: s.bulk(), Alerts: s.alerts(), Logs: s.objects, Retrier: s.retrier(), Webhooks: s.webhooks(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Name: s.cfg.ConsoleName,
+		Monitor: s.monitor(), OpenAPI: rest.OpenAPI(), Examine: s.watchedExamination, Redis: s.redisState, Region: s.region(), Name: s.cfg.ConsoleName,
 		ObjectsOrigin: s.objects.Origin(), Secure: strings.HasPrefix(publicURL, "https:"),
 	})
 
@@ -239,7 +239,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Keys: keys, Submitter: submitter, Canceller: canceller, Inputs: s.inputs(), Reads: reads, Watcher: watcher, Pools: s.pools(),
 		Budgets:  &budget.Budgets{DB: s.db},
 		Operator: operator, Schedules: s.schedules(submitter), Workflows: s.workflows(submitter), Alerts: s.alerts(),
-		Base: base, Large: large,
+		Region: s.region(), Base: base, Large: large,
 	})
 	videosAPI := videos.New(videos.Config{
 		Authenticate: keys.Authenticate, Videos: s.videos(submitter), Shares: reads.Shares, Models: s.videoModels,
@@ -260,7 +260,7 @@ func (s *stack) handler(publicURL string) http.Handler {
 		Eraser:   s.eraser(),
 		Registry: s.registry, DeadLetters: s.deadLetters(), Bulk: s.bulk(), Webhooks: s.webhooks(), Inputs: s.inputs(), Alerts: s.alerts(),
 		Schedules: s.schedules(submitter), Workflows: s.workflows(submitter),
-		Examine: s.examine, RedisVersion: s.redisVersion,
+		Examine: s.examine, RedisVersion: s.redisVersion, Region: s.region(),
 	}, keys, graph.Options{HideSchema: s.cfg.Introspection == "off", Shared: s.cfg.Origins.Include, Base: base, Large: large,
 		Machines: s.machines(publicURL)})
 

@@ -194,7 +194,7 @@ func (s *stack) control(ctx context.Context) error {
 		{Name: "forget the rest", Every: upkeepEvery, Run: upkeep.ForgetRest},
 		{Name: "keep events", Every: eventsEvery, Run: upkeep.KeepEvents},
 		{Name: "history", Every: history.Every, Run: (&history.Recorder{DB: s.db, Catalogue: s.catalogue}).Pass},
-		{Name: "alerts", Every: alert.Every, Run: (&alert.Evaluator{DB: s.db, History: timeline, Config: s.cfg.Alerts}).Pass},
+		{Name: "alerts", Every: alert.Every, Run: (&alert.Evaluator{DB: s.db, History: timeline, Config: s.cfg.Alerts, Regions: s.regionTroubles()}).Pass},
 		{Name: "alert digest", Every: upkeepEvery, Run: notifier.Digest},
 		{Name: "forget alerts", Every: eventsEvery, Run: notifier.Forget},
 		{Name: "forget slots", Every: upkeepEvery, Run: schedules.Forget},

@@ -20,6 +20,7 @@ import (
 	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/features/doctor"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/gpu/provider/gce"
 	"github.com/reelay/reelay/gpu/provider/kubernetes"
 	"github.com/reelay/reelay/internal/seal"
@@ -28,7 +29,6 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/postgres"
-	"github.com/reelay/reelay/models/regions"
 	"github.com/spf13/cobra"
 )
 
@@ -211,11 +211,8 @@ func examine(ctx context.Context, data string, c doctor.Checkup, with clouds) ([
 		if err != nil {
 			return nil, err
 		}
-		newest, err := regions.Newest(ctx, db)
-		if err != nil {
-			return nil, fmt.Errorf("read which region is the primary: %w", err)
-		}
-		others = append(others, &peers.Examiner{Region: cfg.Region, Installation: newest.Installation, Peers: cfg.Peers(secrets.LinkKeys)})
+		promoter := &region.Promoter{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys), DB: db}
+		others = append(others, &peers.Examiner{Look: promoter.Look})
 	}
 	if with != (clouds{}) {
 		pools, err := capacity.ListPools(ctx, db, capacity.NoPoolLock)

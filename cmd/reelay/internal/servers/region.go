@@ -1,10 +1,13 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -15,30 +18,10 @@ import (
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models/postgres"
+	"github.com/reelay/reelay/models/regions"
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 )
-
-// regionDocument is the JSON of `reelay region` and `reelay region promote`.
-type regionDocument struct {
-	Region string `json:"region"`
-	// Database is primary or standby: whether PostgreSQL here can be written to.
-	Database string `json:"database"`
-	// Receiving is true while the primary sends to this standby.
-	Receiving bool `json:"receiving"`
-	// NewestTransaction is when the newest transaction of a standby was committed, and AgeSeconds how long ago that is.
-	NewestTransaction *time.Time `json:"newestTransaction,omitempty"`
-	AgeSeconds        *float64   `json:"ageSeconds,omitempty"`
-	UnappliedBytes    int64      `json:"unappliedBytes"`
-	// Standbys are those that follow this server.
-	Standbys []string `json:"standbys"`
-	// Primary is the region that was promoted last, and Epoch how many promotions there were; "" and 0 if there was none.
-	Primary string         `json:"primary"`
-	Epoch   int64          `json:"epoch"`
-	Since   *time.Time     `json:"since,omitempty"`
-	Peers   []region.Claim `json:"peers"`
-	// Hindrance is why it cannot be promoted now; "" if it can.
-	Hindrance string `json:"hindrance,omitempty"`
-}
 
 // RegionCommand returns `reelay region`.
 func RegionCommand() *cobra.Command {
@@ -56,11 +39,11 @@ func RegionCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				said := describeRegion(s)
+				said := s.Report()
 				if asJSON {
 					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
 				}
-				return said.print(cmd.OutOrStdout())
+				return printRegion(cmd.OutOrStdout(), said)
 			})
 		},
 	}
@@ -69,26 +52,8 @@ func RegionCommand() *cobra.Command {
 	return cmd
 }
 
-func describeRegion(s *region.Standing) *regionDocument {
-	said := &regionDocument{Region: s.Region, Database: "primary", Receiving: s.Server.Receiving, UnappliedBytes: s.Server.Unapplied,
-		Standbys: append([]string{}, s.Server.Standbys...), Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Peers: append([]region.Claim{}, s.Peers...)}
-	if s.Server.Standby {
-		said.Database = "standby"
-		if age, known := s.Age(); known && s.TakesOver() {
-			said.NewestTransaction, said.AgeSeconds = s.Server.LastCommit, new(age.Seconds())
-		}
-	}
-	if s.Newest.Epoch > 0 {
-		said.Since = &s.Newest.At
-	}
-	if err := s.Refusal(); err != nil {
-		said.Hindrance = err.Error()
-	}
-	return said
-}
-
-// print writes it for a person.
-func (d *regionDocument) print(out io.Writer) error {
+// printRegion writes what is known of the regions for a person.
+func printRegion(out io.Writer, d *region.Report) error {
 	database := "can be written to"
 	switch {
 	case d.Database == "standby" && d.Receiving:
@@ -96,7 +61,7 @@ func (d *regionDocument) print(out io.Writer) error {
 	case d.Database == "standby":
 		database = "is a standby, and receives nothing"
 	case len(d.Standbys) > 0:
-		database += "; followed by " + strings.Join(d.Standbys, ", ")
+		database += "; followed by " + strings.Join(lo.Map(d.Standbys, standbyWords), ", ")
 	}
 	lines := [][2]string{{"Region", d.Region}, {"Database", database}}
 	if d.NewestTransaction != nil {
@@ -108,15 +73,27 @@ func (d *regionDocument) print(out io.Writer) error {
 		primary = fmt.Sprintf("%s, since %s (epoch %d)", d.Primary, utc(*d.Since), d.Epoch)
 	}
 	lines = append(lines, [2]string{"Primary", primary})
+	for _, p := range d.Promotions {
+		lines = append(lines, [2]string{"Promotion", promotionWords(p)})
+	}
 	for _, peer := range d.Peers {
-		says := "waits"
-		if peer.Primary {
-			says = fmt.Sprintf("serves (epoch %d)", peer.Epoch)
+		says := cmp.Or(peer.Region, peer.Address)
+		switch {
+		case !peer.Answers:
+		case peer.Serves:
+			says += fmt.Sprintf(", serves (epoch %d)", peer.Epoch)
+		case peer.Epoch > 0:
+			says += fmt.Sprintf(", waits (epoch %d)", peer.Epoch)
+		default:
+			says += ", waits"
 		}
-		lines = append(lines, [2]string{"Peer", peer.Region + ", " + says})
+		if peer.Problem != "" {
+			says += ": " + peer.Problem + " " + peer.Fix
+		}
+		lines = append(lines, [2]string{"Peer", says})
 	}
 	if d.Hindrance != "" {
-		lines = append(lines, [2]string{"Promotion", "not now: " + d.Hindrance})
+		lines = append(lines, [2]string{"Promote", "not now: " + d.Hindrance})
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintf(out, "%-10s %s\n", line[0], output.Clean(line[1])); err != nil {
@@ -124,6 +101,50 @@ func (d *regionDocument) print(out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// standbyWords describes a standby that follows the database.
+func standbyWords(s regions.Standby, _ int) string {
+	words := s.Name
+	switch s.State {
+	case "sync", "quorum":
+		words += " (commits wait for it"
+	case "":
+		return words
+	default:
+		words += " (commits do not wait for it"
+	}
+	if s.BehindBytes != nil {
+		words += fmt.Sprintf("; %d bytes to replay", *s.BehindBytes)
+	}
+	return words + ")"
+}
+
+// promotionWords describes a promotion.
+func promotionWords(p region.ReportedPromotion) string {
+	words := fmt.Sprintf("%d: %s at %s", p.Epoch, p.Region, utc(p.At))
+	switch {
+	case p.Learned:
+		words += ", as another region told"
+	case p.By != "":
+		words += " by " + p.By
+	}
+	if p.From != "" {
+		words += ", after " + p.From
+	}
+	return words
+}
+
+// promoterName is who runs this program, such as root@db2.
+func promoterName() string {
+	who, host := "somebody", "an unknown machine"
+	if known, err := user.Current(); err == nil {
+		who = known.Username
+	}
+	if known, err := os.Hostname(); err == nil {
+		host = known
+	}
+	return text.Clip(text.Printable(who+"@"+host), 200)
 }
 
 // usualLoss is the age of the newest transaction of a standby above which --yes is not enough.
@@ -175,7 +196,7 @@ func promoteCommand() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					said := describeRegion(after)
+					said := after.Report()
 					said.Hindrance = ""
 					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
 				}
@@ -221,7 +242,7 @@ func withPromoter(ctx context.Context, do func(*region.Promoter) error) error {
 		return err
 	}
 	defer done()
-	return do(&region.Promoter{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys), DB: db})
+	return do(&region.Promoter{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys), DB: db, By: promoterName()})
 }
 
 // utc is a time as the logs of two regions have it.

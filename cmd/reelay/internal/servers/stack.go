@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -198,7 +199,13 @@ func (s *stack) sources() metrics.Sources {
 		Spent:   func(ctx context.Context) ([]*costs.Row, error) { return s.readers().Costs.Today(ctx) },
 		Drains:  func(ctx context.Context) (*estimate.Drains, error) { return s.readers().Queues.Drains(ctx) },
 		Workers: func(ctx context.Context) ([]alerts.WorkerCount, error) { return s.readers().Fleet.WorkerCounts(ctx) },
-		Health:  func(ctx context.Context) (*alerts.Health, error) { return s.readers().History.Health(ctx) },
+		Region: func(ctx context.Context) (*region.Report, error) {
+			if read := s.region(); read != nil {
+				return read(ctx)
+			}
+			return nil, nil
+		},
+		Health: func(ctx context.Context) (*alerts.Health, error) { return s.readers().History.Health(ctx) },
 	}
 }
 
@@ -405,6 +412,56 @@ var poolChecks = map[string]func(*capacity.Pool) error{
 
 func (s *stack) fleetOperator() *fleet.WorkerOperator {
 	return &fleet.WorkerOperator{DB: s.db, Notifier: s.notifier, Providers: s.cfg.Providers()}
+}
+
+// region returns what reads how the regions stand, or nil if there is only one. The answers of the others are those that the guard
+// got last.
+func (s *stack) region() func(context.Context) (*region.Report, error) {
+	if s.guard == nil {
+		return nil
+	}
+	return func(ctx context.Context) (*region.Report, error) {
+		standing, err := (&region.Promoter{Region: s.guard.Name, Peers: s.guard, DB: s.db}).Look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return standing.Report(), nil
+	}
+}
+
+// rivalFor is how long an alert tells of a region that claimed to be the primary, too: it stops within seconds.
+const rivalFor = 10 * time.Minute
+
+// regionTroubles returns what reads what is wrong with other regions, for alerts, or nil if there is only one.
+func (s *stack) regionTroubles() func(context.Context) (alert.Regions, error) {
+	read := s.region()
+	if read == nil {
+		return nil
+	}
+	return func(ctx context.Context) (found alert.Regions, err error) {
+		report, err := read(ctx)
+		if err != nil {
+			return found, err
+		}
+		for _, p := range report.Peers {
+			switch p.Trouble {
+			case region.TroubleSilent:
+				found.Silent++
+			case region.TroubleForeign:
+				found.Foreign++
+			case region.TroubleOvertaken:
+				found.Overtaken++
+			}
+			if p.RivalAt != nil && time.Since(*p.RivalAt) < rivalFor {
+				found.Serving++
+			}
+		}
+		found.Alone = len(report.Peers) > 0 && len(report.Standbys) == 0
+		if !slices.ContainsFunc(report.Standbys, func(s regions.Standby) bool { return s.State != "async" }) {
+			found.Async = len(report.Standbys)
+		}
+		return found, nil
+	}
 }
 
 // alerts is where operators see alerts.
