@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/client"
+	"github.com/reelay/reelay/features/region"
 	"github.com/reelay/reelay/internal/localstack"
 	"github.com/reelay/reelay/internal/seal"
 	"github.com/reelay/reelay/internal/testrun"
@@ -248,6 +249,13 @@ func TestRegions(t *testing.T) {
 	require.Contains(t, said, "is a standby, and receives from the primary")
 	require.Contains(t, said, "eu, serves (epoch 1)")
 	r.refused(t, us, "region eu serves: stop its api and control processes", "region", "promote", "--yes")
+	var primary region.Report
+	require.NoError(t, json.Unmarshal([]byte(r.command(t, eu, "region", "--json")), &primary))
+	require.True(t, primary.Serves)
+	require.Equal(t, "*", primary.CommitsWaitFor)
+	require.Equal(t, "sync", primary.Standbys[0].State)
+	require.NotNil(t, primary.Standbys[0].BehindBytes)
+	require.Equal(t, "WAITS", primary.Peers[0].State())
 
 	// Clients submit all the time, and note what was acknowledged.
 	load, stop := context.WithCancel(t.Context())
@@ -315,6 +323,27 @@ func TestRegions(t *testing.T) {
 	require.NoError(t, err)
 	r.start(t, eu)
 	eu.awaitWords(t, "Region us is the primary: it was promoted (epoch 2)")
+	report := func() (report region.Report, raw string) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+us.address+"/api/v1/region", nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+bootstrap.Secret)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &report), string(text))
+		return report, string(text)
+	}
+	testrun.Eventually(t, "the primary shows that the old one is no standby yet", func() bool {
+		seen, _ := report()
+		return seen.Peers[0].Trouble == "overtaken"
+	})
+	seen, raw := report()
+	require.Equal(t, int64(2), seen.Promotions[0].Epoch)
+	require.Equal(t, "eu", seen.Promotions[0].From)
+	require.Contains(t, seen.Promotions[0].By, "@", raw)
+	require.Contains(t, seen.Peers[0].Problem, "what it accepted since is in its database only")
 	res, err := http.Post("http://"+eu.address+"/api/v1/jobs", "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	res.Body.Close()

@@ -21,7 +21,9 @@ import (
 var queries = []struct{ name, document string }{
 	{"system", `{ version system { version redisVersion outboxLagSeconds schedulerLagSeconds stalledJobs agents { version workers }
 		database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds }
-		processes { kind seenAt version host startedAt } } }`},
+		processes { kind seenAt version host startedAt }
+		region { region serves primary epoch since commitsWaitFor standbys { name state lagSeconds behindBytes }
+		promotions { epoch region at from learned } peers { answers region serves epoch answeredAt trouble } } } }`},
 	{"queues", `{ queues { tier model depth running promoted oldestWaitSeconds waitSecondsP50 waitSecondsP95 estimatedDrainSeconds
 		blockedReason } }`},
 	{"pools", `{ pools { id name provider region gpuType capacityClass models minWorkers maxWorkers warmWorkers paused state warnings desired booting
