@@ -182,7 +182,7 @@ func TestRegionsOnTheSystemPage(t *testing.T) {
 		t.Parallel()
 		page := operator(t).get(t, "/system").Body
 		for _, words := range []string{
-			"europe-west4, this one", "commits wait for it, or for another; 7.0 MB behind, 3.5 s", "commits do not wait for it", "docs/operators/regions.md",
+			"europe-west4, this one", "commits wait for it, or for another; 7.3 MB behind, 3.5 s", "commits do not wait for it", "docs/operators/regions.md",
 			"is-silent", "is-serves_too", "is-overtaken", "is-foreign", "is-waits", "It does not answer:", "claims to be the primary, too (epoch 2; here it is 3)",
 			"Within a day, look there for jobs", "the first start", "another region told of it", "root@db2", "never",
 		} {

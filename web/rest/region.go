@@ -36,7 +36,7 @@ type regionPeer struct {
 	Serves     bool       `json:"serves" doc:"It claims to be the primary."`
 	Epoch      int64      `json:"epoch"`
 	AnsweredAt *time.Time `json:"answered_at" doc:"When it answered the process that responds last. Null if it never did."`
-	Trouble    string     `json:"trouble" enum:",silent,serves_too,overtaken,foreign" doc:"Empty if nothing is wrong."`
+	Trouble    *string    `json:"trouble" enum:"silent,serves_too,overtaken,foreign" doc:"Null if nothing is wrong."`
 	Problem    string     `json:"problem" doc:"What is wrong, in words."`
 	Fix        string     `json:"fix" doc:"What to do."`
 }
@@ -90,7 +90,8 @@ func newRegion(r *region.Report) *regionOutput {
 		return regionPromotion{p.Epoch, p.Region, p.At.UTC(), p.From, p.By, p.Learned}
 	})
 	b.Peers = lo.Map(r.Peers, func(p region.ReportedPeer, _ int) regionPeer {
-		return regionPeer{p.Address, p.Answers, p.Region, p.Serves, p.Epoch, p.AnsweredAt, strings.ToLower(string(p.Trouble)), p.Problem, p.Fix}
+		return regionPeer{p.Address, p.Answers, p.Region, p.Serves, p.Epoch, p.AnsweredAt, lo.EmptyableToPtr(strings.ToLower(string(p.Trouble))),
+			p.Problem, p.Fix}
 	})
 	return out
 }

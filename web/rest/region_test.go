@@ -32,7 +32,7 @@ func TestRegion(t *testing.T) {
 	require.Equal(t, "silent", silent["trouble"])
 	require.Equal(t, "It does not answer.", silent["problem"])
 	require.NotEmpty(t, silent["fix"])
-	require.Equal(t, "", waits["trouble"])
+	require.Nil(t, waits["trouble"])
 	require.Equal(t, "ap", waits["region"])
 	require.Equal(t, http.StatusForbidden, a.get(t, path).status, "clients do not see it")
 

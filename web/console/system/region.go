@@ -13,7 +13,7 @@ func primaryName(r *region.Report) string {
 	if r.Serves {
 		return r.Region + ", this one"
 	}
-	return cmp.Or(r.Primary, ui.Unknown)
+	return r.Primary
 }
 
 // waitedFor says for which standbys commits wait.
@@ -21,14 +21,14 @@ func waitedFor(r *region.Report) string {
 	return cmp.Or(ui.Clip(r.CommitsWaitFor, 100), "no standby: a promotion loses the last moments")
 }
 
-// standbyState describes a standby in words.
+// standbyState describes a standby in words; "" if PostgreSQL does not say it.
 func standbyState(s regions.Standby) string {
 	words := map[string]string{
 		"sync": "commits wait for it", "quorum": "commits wait for it, or for another", "potential": "commits wait for it if another fails",
 		"async": "commits do not wait for it",
 	}[s.State]
 	if words == "" {
-		return ui.Unknown
+		return ""
 	}
 	if s.BehindBytes != nil && *s.BehindBytes > 0 {
 		words += "; " + ui.Bytes(*s.BehindBytes) + " behind"
