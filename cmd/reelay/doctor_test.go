@@ -87,6 +87,7 @@ func TestDoctorLive(t *testing.T) {
 			"something is broken: no machine was created"},
 		"ExaminesAFile": {[]string{"--gce", "--file", pools, "--pool", "broken", "--verbose"}, terminal.ExitFailed, "gce-machine-type"},
 		"ExaminesPods":  {[]string{"--kubernetes", "--file", pools}, terminal.ExitFailed, "kubernetes-settings"},
+		"HasNoPod":      {[]string{"--kubernetes", "--gce", "--file", pools, "--pool", "broken"}, terminal.ExitFailed, "No pool has this provider"},
 		"HasNoSuchPool": {[]string{"--kubernetes", "--file", pools, "--pool", "small"}, 2, "has no such pool"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -146,7 +147,24 @@ func (with clouds) examiners(cfg *settings.Config, pools []*capacity.Pool) (all 
 	if with.kubernetes {
 		all = append(all, &kubernetes.Examiner{Provider: cfg.KubernetesProvider(), Pools: pools})
 	}
+	for _, provider := range []string{gce.Name, kubernetes.Name} {
+		ofProvider := func(p *capacity.Pool) bool { return p.Provider == provider }
+		if with.has(provider) && !slices.ContainsFunc(pools, ofProvider) {
+			all = append(all, unexamined(provider))
+		}
+	}
 	return all
+}
+
+// unexamined is the examiner of a provider without a pool.
+type unexamined string
+
+func (provider unexamined) Examine(context.Context) []doctor.Finding {
+	return []doctor.Finding{{
+		Check: string(provider) + "-pools", Level: doctor.LevelUnknown, Holds: "Pools of the provider " + string(provider) + " can have machines.",
+		Found: "No pool has this provider, so nothing was examined.", Matters: "It could not be checked.",
+		Fix: "Create a pool, or examine those of a file: reelay doctor --" + string(provider) + " --file pools.yaml.",
+	}}
 }
 
 // has reports whether pools of a provider are examined.
