@@ -11,6 +11,7 @@ import (
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/internal/testrun"
+	"github.com/samber/lo"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,9 +21,18 @@ func skypilot(t *testing.T, options string) *cloud {
 	imitations, err := filepath.Abs("testdata/imitations")
 	require.NoError(t, err)
 	c := wrapped(t, "skypilot", options, map[string]string{"PYTHONPATH": imitations, "PYTHONDONTWRITEBYTECODE": "1",
-		"AGENT_COMMAND": agentCommand})
+		"SKYPILOT_API_SERVER_ENDPOINT": "http://sky.example", "AGENT_COMMAND": agentCommand})
 	c.pool.MachineType = "H100:1"
 	return c
+}
+
+// has gives the imitation clusters, by id with their status.
+func (c *cloud) has(t *testing.T, statuses map[string]string) {
+	t.Helper()
+	clusters := lo.MapValues(statuses, func(status, _ string) any { return map[string]any{"status": status, "launched_at": 1764000000} })
+	text, err := json.Marshal(map[string]any{"requests": map[string]any{}, "clusters": clusters, "launches": []any{}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(c.folder, "sky.json"), text, 0o600))
 }
 
 func TestSkyPilot(t *testing.T) {
@@ -94,6 +104,32 @@ func TestSkyPilot(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "down"), nil, 0o600))
 		_, err := c.List(t.Context(), c.pool)
 		require.ErrorContains(t, err, "Could not connect to SkyPilot API server")
+	})
+
+	t.Run("SaysThatADeleteFailed", func(t *testing.T) {
+		t.Parallel()
+		c := skypilot(t, `{"waitSeconds": 5}`)
+		c.has(t, map[string]string{"spot-0000fa11": "UP", "spot-0000901e": "UP", "spot-0000000a": "UP", "spot-0000510e": "UP"})
+		require.NoError(t, os.WriteFile(filepath.Join(c.folder, "flaky"), nil, 0o600)) // one look fails
+
+		failed := c.Delete(t.Context(), c.pool, []fleet.Instance{{ID: "spot-0000fa11"}, {ID: "spot-0000901e"}, {ID: "spot-0000000a"},
+			{ID: "spot-0000510e"}, {ID: "spot-0000dead"}})
+
+		require.Len(t, failed, 1)
+		require.Equal(t, fleet.Transient, fleet.ClassOf(failed["spot-0000fa11"]))
+		require.ErrorContains(t, failed["spot-0000fa11"], "the cloud says that it is busy")
+		require.NoFileExists(t, filepath.Join(c.folder, "flaky"))
+		require.ElementsMatch(t, []string{"spot-0000fa11 RUNNING", "spot-0000901e RUNNING", "spot-0000510e ENDING"}, c.ids(t))
+	})
+
+	t.Run("KnowsTheStatesOfClusters", func(t *testing.T) {
+		t.Parallel()
+		c := skypilot(t, `{}`)
+		c.has(t, map[string]string{"spot-00000001": "INIT", "spot-00000002": "PENDING", "spot-00000003": "UP", "spot-00000004": "AUTOSTOPPING",
+			"spot-00000005": "STOPPED", "spot-00000006": "UNHEARD_OF"})
+
+		require.Equal(t, []string{"spot-00000001 BOOTING", "spot-00000002 BOOTING", "spot-00000003 RUNNING", "spot-00000004 ENDING",
+			"spot-00000005 ENDED", "spot-00000006 RUNNING"}, c.ids(t))
 	})
 
 	t.Run("RefusesWhatItDoesNotKnow", func(t *testing.T) {

@@ -20,4 +20,4 @@ for name, function in [("launch", imitation.launch), ("down", imitation.down), (
 for name in ("ResourcesUnavailableError", "NoCloudAccessError", "ClusterDoesNotExist", "ApiServerAuthenticationError", "PermissionDeniedError",
              "InvalidCloudCredentials", "CloudUserIdentityError", "NotSupportedError", "InvalidClusterNameError", "ResourcesMismatchError"):
     assert issubclass(getattr(sky.exceptions, name), Exception), name
-assert {s.name for s in sky.ClusterStatus} >= {"INIT", "UP", "STOPPED"}
+assert {s.name for s in sky.ClusterStatus} == {"INIT", "UP", "STOPPED", "AUTOSTOPPING", "PENDING"}

@@ -26,11 +26,16 @@ class ClusterStatus(enum.Enum):
     INIT = "INIT"
     UP = "UP"
     STOPPED = "STOPPED"
+    AUTOSTOPPING = "AUTOSTOPPING"
+    PENDING = "PENDING"
+    UNHEARD_OF = "UNHEARD_OF"  # of a later version
 
 
 FAILURES = {"full": ResourcesUnavailableError("Failed to acquire resources in all zones in us-east-1."),
             "capped": ResourcesUnavailableError("Quota exceeded for G instances."), "denied": NoCloudAccessError("Run: sky check"),
-            "odd": ResourcesUnavailableError("Catalog does not contain any instances satisfying the request.")}
+            "odd": ResourcesUnavailableError("Catalog does not contain any instances satisfying the request."),
+            "0000fa11": RuntimeError("Failed to terminate the cluster: the cloud says that it is busy."),
+            "0000901e": ClusterDoesNotExist("Cluster 'spot-0000901e' does not exist.")}
 
 
 @contextlib.contextmanager
@@ -87,16 +92,20 @@ def down(cluster_name):
 def api_status(request_ids=None, *, fields=None):
     if not fields or set(fields) - {"request_id", "name", "status", "cluster_name"}:
         raise AssertionError("the other fields have secrets")
+    if request_ids and os.path.exists("flaky"):
+        os.remove("flaky")
+        raise ConnectionError("Connection reset by peer")
     with state() as kept:
         for r in kept["requests"].values():
             r["looks"] += 1
-            if r["looks"] < 2 or r["status"] != "RUNNING":
+            if r["status"] != "RUNNING" or r["looks"] < 2 or r["cluster_name"].endswith("510e"):  # the last is slow
+                continue
+            end = r["cluster_name"].rpartition("-")[2]
+            if end in FAILURES and (r["name"] == "sky.down") == (end in ("0000fa11", "0000901e")):
+                r["status"] = "FAILED"
                 continue
             if r["name"] == "sky.down":
                 kept["clusters"].pop(r["cluster_name"], None)
-            elif r["cluster_name"].rpartition("-")[2] in FAILURES:
-                r["status"] = "FAILED"
-                continue
             else:
                 kept["clusters"][r["cluster_name"]] = {"status": "UP", "launched_at": int(time.time())}
             r["status"] = "SUCCEEDED"
