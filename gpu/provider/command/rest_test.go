@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/reelay/reelay/features/fleet"
 	"github.com/reelay/reelay/models"
@@ -35,6 +36,7 @@ type restCloud struct {
 	stuck    bool                    // requests that delete get no answer
 	broken   bool                    // requests that delete fail
 	hanging  string                  // a file that is made when a request gets no answer
+	hidden   map[string]time.Time    // until when lists do not have a name: they lag
 }
 
 type restMachine struct {
@@ -86,7 +88,7 @@ var dialects = map[string]dialect{
 	},
 	// https://docs.vast.ai/api-reference/creating-instances-with-api
 	"vast": {
-		program: "vast", created: "PUT /asks/", deleted: "DELETE /instances/", name: "label", running: "running", reclaimed: "exited",
+		program: "vast", created: "PUT /asks/", deleted: "DELETE /instances/", name: "label", running: "running", reclaimed: "stopped",
 		stockout: `410 {"success": false, "error": "no_such_ask", "msg": "Instance type by id 1 is not available."}`,
 		list: func(all map[string]*restMachine) any {
 			instances := []any{}
@@ -106,7 +108,7 @@ var foreign = []string{"web-1", "spot-b-0000000a", "spot-dev", "spot-1", "spot-0
 // restExample makes a provider whose program calls an imitation of its cloud.
 func restExample(t *testing.T, name, options string) (*cloud, *restCloud) {
 	t.Helper()
-	api := &restCloud{t: t, dialect: dialects[name], machines: map[string]*restMachine{}}
+	api := &restCloud{t: t, dialect: dialects[name], machines: map[string]*restMachine{}, hidden: map[string]time.Time{}}
 	for _, name := range append([]string{""}, foreign...) { // one has no name
 		api.add(name, false)
 	}
@@ -209,7 +211,7 @@ func (c *restCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id := c.add(name, body["interruptible"] == true || body["price"] != nil)
 		answer = c.dialect.made(id)
 	case r.Method == "GET":
-		answer = c.dialect.list(c.machines)
+		answer = c.dialect.list(lo.OmitBy(c.machines, func(_ string, m *restMachine) bool { return time.Now().Before(c.hidden[m.name]) }))
 	case deletes:
 		ids := []any{strings.Trim(strings.TrimPrefix(call, c.dialect.deleted), "/")}
 		if many, ok := body["instance_ids"].([]any); ok {
@@ -231,6 +233,11 @@ func (c *restCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch fault {
+	case "slow": // slower than a list may be
+		time.Sleep(9 * time.Second)
+	case "lost late": // it was done, and lists say so later
+		c.hidden[body[c.dialect.name].(string)] = time.Now().Add(2 * time.Second)
+		panic(http.ErrAbortHandler)
 	case "lost": // it was done
 		panic(http.ErrAbortHandler)
 	case "lost 500":
@@ -261,15 +268,25 @@ func TestRESTClouds(t *testing.T) {
 
 		t.Run(name+"/CreatesOnceWhateverIsAnswered", func(t *testing.T) {
 			t.Parallel()
-			for fault, want := range map[string]struct {
+			type result struct {
 				class fleet.ErrorClass // "" for success
 				made  int
-			}{
-				"lost":     {"", 1},
-				"lost 500": {"", 1},
-				"half":     {"", 1},
-				"hang up":  {fleet.Transient, 0},
-				"redirect": {fleet.Transient, 0},
+			}
+			type attempt struct {
+				c    *cloud
+				api  *restCloud
+				want result
+				err  error
+			}
+			attempts, running := map[string]*attempt{}, sync.WaitGroup{}
+			for fault, want := range map[string]result{
+				"lost":      {"", 1},
+				"lost 500":  {"", 1},
+				"lost late": {"", 1},
+				"half":      {"", 1},
+				"slow":      {"", 1},
+				"hang up":   {fleet.Transient, 0},
+				"redirect":  {fleet.Transient, 0},
 				"502 <html><body>Bad gateway</body></html>": {fleet.Transient, 0},
 				"200 <html>Sign in</html>":                  {fleet.Transient, 0},
 				"429 API requests too frequent":             {fleet.Transient, 0},
@@ -277,19 +294,23 @@ func TestRESTClouds(t *testing.T) {
 				`403 {"error": "forbidden"}`:                {fleet.Permission, 0},
 				`400 {"error": "no such GPU"}`:              {fleet.Invalid, 0},
 			} {
-				c, api := restExample(t, name, `{}`)
-				api.rude("", fault)
-
-				err := c.create(t, "spot-0000000a")[0].Err
-
-				require.Equal(t, want.made, api.named("spot-0000000a"), fault)
-				if want.class == "" {
-					require.NoError(t, err, fault)
+				a := &attempt{want: want}
+				a.c, a.api = restExample(t, name, `{}`)
+				a.api.rude("", fault)
+				attempts[fault] = a
+				// At once: the looks for what a lost answer made take 10 seconds.
+				running.Go(func() { a.err = a.c.Create(t.Context(), a.c.pool, "request-1", []string{"spot-0000000a"})[0].Err })
+			}
+			running.Wait()
+			for fault, a := range attempts {
+				require.Equal(t, a.want.made, a.api.named("spot-0000000a"), fault)
+				if a.want.class == "" {
+					require.NoError(t, a.err, fault)
 				} else {
-					require.Equal(t, want.class, fleet.ClassOf(err), "%s: %v", fault, err)
+					require.Equal(t, a.want.class, fleet.ClassOf(a.err), "%s: %v", fault, a.err)
 				}
-				require.NoError(t, c.create(t, "spot-0000000a", "spot-0000000b")[0].Err)
-				require.Equal(t, 1, api.named("spot-0000000a"), "a repeat creates nothing: %s", fault)
+				require.NoError(t, a.c.create(t, "spot-0000000a", "spot-0000000b")[0].Err)
+				require.Equal(t, 1, a.api.named("spot-0000000a"), "a repeat creates nothing: %s", fault)
 			}
 		})
 
@@ -455,6 +476,20 @@ func TestRESTClouds(t *testing.T) {
 			require.Len(t, api.machines, 2+len(foreign))
 		})
 	}
+
+	t.Run("vast/SaysThatAnAgentEnded", func(t *testing.T) {
+		t.Parallel()
+		c, api := restExample(t, "vast", `{}`)
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+		api.set("spot-0000000a", "exited")
+
+		all, err := c.List(t.Context(), c.pool)
+
+		require.NoError(t, err)
+		require.Equal(t, fleet.InstanceEnded, all[0].State)
+		require.False(t, all[0].Reclaimed, "it was not outbid: so many of them are a fault of the image")
+		require.Zero(t, api.named("spot-0000000a"), "its disk is paid for")
+	})
 
 	t.Run("lambda/RefusesLongNames", func(t *testing.T) {
 		t.Parallel()
