@@ -26,7 +26,12 @@ func (w Watcher) watchSlurm(ctx context.Context, tell func(Notice)) {
 		w.Log.Warn("the end of this Slurm job cannot be used: only its SIGTERM gives notice", "variable", slurmEnd, "value", text[:min(len(text), 40)])
 		return
 	}
-	w.Log.Info("this worker leaves before the time of its Slurm job is over", "end", end)
+	if left := time.Until(end); left <= w.Notice {
+		w.Log.Warn("this worker leaves at once: what is left of its Slurm job is not longer than the notice that it wants. "+
+			"Give the job more time, or lower REELAY_AGENT_NOTICE", "end", end, "left", left.Round(time.Second), "notice", w.Notice)
+	} else {
+		w.Log.Info("this worker leaves before the time of its Slurm job is over", "end", end)
+	}
 	if sleep(ctx, time.Until(end.Add(-w.Notice))) {
 		tell(Notice{Reason: "the time of this Slurm job is over", Deadline: end})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,8 @@ func TestSlurm(t *testing.T) {
 				began := time.Now()
 				text := c.end(began)
 				t.Setenv(slurmEnd, text)
-				w := Watcher{Notice: 2 * time.Minute, Log: slog.New(slog.DiscardHandler)}
+				var log strings.Builder
+				w := Watcher{Notice: 2 * time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))}
 				ctx, cancel := context.WithTimeout(t.Context(), 100*24*time.Hour)
 				defer cancel()
 				var told []Notice
@@ -38,6 +40,7 @@ func TestSlurm(t *testing.T) {
 
 				w.watchSlurm(ctx, func(n Notice) { told, after = append(told, n), time.Since(began) })
 
+				require.Equal(t, name == "at once", strings.Contains(log.String(), "this worker leaves at once"), log.String())
 				if c.told == 0 {
 					require.Empty(t, told)
 					return

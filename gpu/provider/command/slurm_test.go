@@ -263,6 +263,88 @@ func TestSlurmStarts(t *testing.T) {
 	require.ElementsMatch(t, []string{"spot-0000000a ENDED", "spot-0000000b RUNNING"}, c.ids(t))
 }
 
+// TestSlurmIsBusy has a squeue that fails after the jobs were submitted.
+func TestSlurmIsBusy(t *testing.T) {
+	t.Parallel()
+
+	busy := func(t *testing.T, c *cloud, fails string) {
+		t.Helper()
+		require.NoError(t, os.Rename(filepath.Join(c.folder, "bin/squeue"), filepath.Join(c.folder, "bin/squeue.real")))
+		testrun.WriteProgram(t, filepath.Join(c.folder, "bin/squeue"), `#!/bin/sh
+echo >>looks
+n=$(wc -l <looks)
+if `+fails+`; then echo "slurm_load_jobs error: Socket timed out on send/recv operation" >&2; exit 1; fi
+exec bin/squeue.real
+`)
+	}
+
+	t.Run("OneLookFails", func(t *testing.T) {
+		t.Parallel()
+		c := fakeSlurm(t, `{"queueSeconds": 3}`)
+		busy(t, c, "[ $n = 2 ]")
+
+		all := c.create(t, "spot-0000000a", "spot-0000000b")
+
+		require.Equal(t, fleet.Stockout, fleet.ClassOf(all[0].Err), all[0].Err)
+		require.NoError(t, all[1].Err)
+	})
+
+	t.Run("AllLooksFail", func(t *testing.T) {
+		t.Parallel()
+		c := fakeSlurm(t, `{"queueSeconds": 3}`)
+		busy(t, c, "[ $n != 1 ]")
+
+		for _, result := range c.create(t, "spot-0000000a", "spot-0000000c") {
+			require.NoError(t, result.Err, "its job is in the queue, or runs")
+		}
+		require.Equal(t, "PENDING\n", c.read(t, "jobs/spot-0000000a"), "nothing is cancelled unseen")
+		require.Equal(t, 3, strings.Count(c.read(t, "looks"), "\n"), "a look each 2 seconds")
+		_, err := c.List(t.Context(), c.pool)
+		require.Equal(t, fleet.Transient, fleet.ClassOf(err))
+		require.ErrorContains(t, err, "Socket timed out")
+	})
+
+	t.Run("TheLastLookFails", func(t *testing.T) {
+		t.Parallel()
+		c := fakeSlurm(t, `{"queueSeconds": 1}`)
+		busy(t, c, "[ $n -gt 2 ]")
+
+		require.NoError(t, c.create(t, "spot-0000000a")[0].Err, "it may have started before it could be cancelled")
+	})
+}
+
+// TestSlurmOptions refuses what cannot work.
+func TestSlurmOptions(t *testing.T) {
+	t.Parallel()
+	for options, class := range map[string]fleet.ErrorClass{
+		`{"minutes": 4, "noticeSeconds": 179, "queueSeconds": 0}`:       "",
+		`{"minutes": 2, "noticeSeconds": 0, "queueSeconds": 0}`:         "",
+		`{"minutes": 10000, "noticeSeconds": 65535, "queueSeconds": 0}`: "",
+		`{"minutes": 4, "noticeSeconds": 180}`:                          fleet.Invalid, // the agent would leave before it had a minute
+		`{"minutes": 1}`:                                                fleet.Invalid,
+		`{"minutes": 1, "noticeSeconds": 0}`:                            fleet.Invalid,
+		`{"minutes": 0}`:                                                fleet.Invalid, // to Slurm, 0 is no limit
+		`{"minutes": 0, "noticeSeconds": 0}`:                            fleet.Invalid,
+		`{"minutes": 10000, "noticeSeconds": 65536}`:                    fleet.Invalid, // Slurm's signals have 16 bits for it
+		`{"minutes": "4"}`:                                              fleet.Invalid,
+		`{"minutes": true}`:                                             fleet.Invalid,
+		`{"noticeSeconds": -1}`:                                         fleet.Invalid,
+		`{"comment": "reelay-other"}`:                                   fleet.Invalid,
+	} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			err := fakeSlurm(t, options).create(t, "spot-0000000a")[0].Err
+
+			if class == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.Equal(t, class, fleet.ClassOf(err), err)
+			require.ErrorContains(t, err, "noticeSeconds (<= 65535, < 60 * minutes - 60)")
+		})
+	}
+}
+
 // TestSlurmAnswers reads what squeue writes, of old and new versions.
 func TestSlurmAnswers(t *testing.T) {
 	t.Parallel()
@@ -289,11 +371,13 @@ func TestSlurmAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := wrapped(t, "slurm", `{}`, map[string]string{"PATH": "bin:" + os.Getenv("PATH")})
+			p := wrapped(t, "slurm", `{}`, map[string]string{"PATH": "bin:" + os.Getenv("PATH"), "AGENT_COMMAND": "agent"})
 			p.pool.MachineType = ""
 			require.NoError(t, os.Mkdir(filepath.Join(p.folder, "bin"), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(p.folder, "out"), []byte(c.out), 0o600))
-			testrun.WriteProgram(t, filepath.Join(p.folder, "bin/squeue"), "#!/bin/sh\ncat out\n")
+			for _, tool := range []string{"squeue", "sbatch", "scancel"} {
+				testrun.WriteProgram(t, filepath.Join(p.folder, "bin", tool), "#!/bin/sh\ncat out\n")
+			}
 
 			all, err := p.List(t.Context(), p.pool)
 
