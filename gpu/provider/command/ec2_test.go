@@ -258,6 +258,37 @@ func TestEC2(t *testing.T) {
 		require.Equal(t, []string{"us-east-1c", "us-east-1d"}, refused.ZonesAvailable)
 	})
 
+	t.Run("TriesTheOtherZonesOfATypeThatOneLacks", func(t *testing.T) {
+		c, api := startEC2(t, moto)
+		c.pool.Zones = []string{"us-east-1e", "us-east-1b", "us-east-1a"}
+		lacks := "Unsupported Your requested instance type (g6.xlarge) is not supported in your requested Availability Zone (us-east-1e)."
+		full := "InsufficientFreeAddressesInSubnet There are not enough free addresses in subnet 'subnet-1'."
+		sold := "InsufficientInstanceCapacity We currently do not have sufficient g6.xlarge capacity."
+
+		api.rude("RunInstances", lacks, full)
+		require.Equal(t, fleet.Created{ID: "spot-0000000a", Zone: "us-east-1a"}, c.create(t, "spot-0000000a")[0])
+
+		for _, refused := range []struct {
+			faults [3]string
+			class  fleet.ErrorClass
+			says   string
+		}{
+			{[3]string{lacks, sold, full}, fleet.Stockout, "sufficient g6.xlarge capacity"},
+			{[3]string{sold + " Try choosing us-east-1c.", sold, lacks}, fleet.Stockout, "choosing us-east-1c"},
+			{[3]string{lacks, full, lacks}, fleet.Quota, "free addresses"},
+			{[3]string{lacks, lacks, lacks}, fleet.Invalid, "is not supported"},
+		} {
+			api.rude("RunInstances", refused.faults[:]...)
+			err := c.create(t, "spot-0000000b")[0].Err
+			require.Equal(t, refused.class, fleet.ClassOf(err), err)
+			require.ErrorContains(t, err, refused.says)
+		}
+		before := len(api.runs())
+		api.rude("RunInstances", lacks, "UnauthorizedOperation You are not authorized")
+		require.Equal(t, fleet.Permission, fleet.ClassOf(c.create(t, "spot-0000000b")[0].Err))
+		require.Len(t, api.runs(), before+2, "no zone can mend this")
+	})
+
 	t.Run("SaysWhatIsWrong", func(t *testing.T) {
 		c, api := startEC2(t, moto)
 		c.pool.Zones = nil
