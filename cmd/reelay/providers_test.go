@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
@@ -23,12 +24,18 @@ delete) for id in $id; do echo "{\"id\": \"$id\"}"; done ;;
 esac
 `
 
+// denied is a program of a cloud whose key is not set.
+const denied = `#!/bin/sh
+case $1 in create | list | delete) echo "the environment of control lacks CLOUD_KEY" >&2; exit 12 ;; *) exit 14 ;; esac
+`
+
 func TestProvidersTest(t *testing.T) {
 	t.Parallel()
 
 	folder := t.TempDir()
 	program, pools := filepath.Join(folder, "cloud"), filepath.Join(folder, "pools.yaml")
 	testrun.WriteProgram(t, program, soldOut)
+	testrun.WriteProgram(t, filepath.Join(folder, "denied"), denied)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "data"), nil, 0o600))
 	require.NoError(t, os.WriteFile(pools, []byte(`pools:
   - { name: a, provider: command, maxWorkers: 1, settings: { program: other, timeoutSeconds: 10 } }
@@ -40,9 +47,16 @@ func TestProvidersTest(t *testing.T) {
 		status int
 		says   string
 	}{
-		"NeedsAProgram":        {nil, terminal.ExitUsage, "PROGRAM is missing"},
-		"NeedsAnAnswer":        {[]string{program}, terminal.ExitFailed, "which may cost money. Continue. This is not a terminal: confirm with --yes"},
-		"NoSuchProgram":        {[]string{program + "x", "--yes"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
+		"NeedsAProgram":           {nil, terminal.ExitUsage, "PROGRAM is missing"},
+		"NeedsAnAnswer":           {[]string{program}, terminal.ExitFailed, "which may cost money. Continue. This is not a terminal: confirm with --yes"},
+		"NoSuchProgram":           {[]string{program + "x", "--yes"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
+		"NoSuchProgramNoQuestion": {[]string{program + "x"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
+		"AnotherProgram": {[]string{program, "--file", pools, "--pool", "a"}, terminal.ExitFailed,
+			"The program of the pool is other: this tests cloud with the pool's options."},
+		"NoKey": {[]string{filepath.Join(folder, "denied"), "--yes"}, terminal.ExitFailed,
+			"Fix    Set the credentials and variables of the program in this shell"},
+		"OneLineForTheRest": {[]string{filepath.Join(folder, "denied"), "--yes"}, terminal.ExitFailed,
+			"untested 12 checks           The check \"list\" must pass first: unknown-verb, delete-unknown, preempt-unknown, create, repeat,"},
 		"NotExecutable":        {[]string{filepath.Join(folder, "data"), "--yes"}, terminal.ExitFailed, "make it executable"},
 		"ABadName":             {[]string{folder + "/-x", "--yes"}, terminal.ExitFailed, "settings.program must"},
 		"TooManyMachines":      {[]string{program, "--yes", "--machines", "6"}, terminal.ExitUsage, "--machines is 6: it must be from 1 to 5"},
@@ -62,6 +76,7 @@ func TestProvidersTest(t *testing.T) {
 			status, out, errs := call(t, t.Context(), append([]string{"providers", "test"}, c.args...)...)
 			require.Equal(t, c.status, status, out+errs)
 			require.Contains(t, out+errs, c.says)
+			require.LessOrEqual(t, strings.Count(out, "\nuntested "), 2, out)
 		})
 	}
 

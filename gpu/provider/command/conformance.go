@@ -234,20 +234,27 @@ func refused(what string, err error) *flaw {
 	if err == nil {
 		return nil
 	}
-	f := &flaw{found: fmt.Sprintf("%s, it answered %s: %s.", what, fleet.ClassOf(err), strings.TrimSuffix(err.Error(), "."))}
-	switch fleet.ClassOf(err) {
-	case fleet.Stockout, fleet.Quota:
-		f.level, f.fix = LevelUntested, "Try again when the cloud has such machines, or with another machine type or region (--file)."
-	case fleet.Permission:
-		f.level, f.fix = LevelUntested, "Give the program the rights that it needs, and make it executable."
-	case fleet.Invalid:
-		f.fix = "Correct the settings of the test (--file, --settings), or the program if they are right."
-	default:
-		f.fix = "End with the status 0 after one line of JSON per instance. If something failed, say so in the line's error, or " +
-			"end with another status after a sentence on the standard error."
-	}
+	f := blame(err, "End with the status 0 after one line of JSON per instance. If something failed, say so in the line's error, or "+
+		"end with another status after a sentence on the standard error.")
+	f.found = fmt.Sprintf("%s, it answered %s: %s.", what, fleet.ClassOf(err), strings.TrimSuffix(err.Error(), "."))
 	if errors.Is(err, fleet.ErrNoInstance) {
 		f.fix = "Use the class GONE only for a preempt."
 	}
 	return f
+}
+
+// blame returns a flaw that says who can mend an error of a call: by its class the cloud, the person at this shell, or the author
+// of the program, with the fix for the author. Only of the author's errors the check is LevelWrong.
+func blame(err error, author string) *flaw {
+	switch fleet.ClassOf(err) {
+	case fleet.Stockout, fleet.Quota:
+		return &flaw{level: LevelUntested, fix: "Try again when the cloud has such machines, or with another machine type or region (--file)."}
+	case fleet.Permission:
+		return &flaw{level: LevelUntested, fix: "Set the credentials and variables of the program in this shell, give them the rights that " +
+			"they need, and install its tools: docs/operators/clouds.md lists them for the programs of Reelay."}
+	case fleet.Invalid:
+		return &flaw{level: LevelUntested, fix: "Correct the options and the machine type in --file or --settings: docs/operators/clouds.md lists " +
+			"them for the programs of Reelay. If they are right, correct the program."}
+	}
+	return &flaw{fix: author}
 }

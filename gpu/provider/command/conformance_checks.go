@@ -145,8 +145,9 @@ func (t *trial) ignoresFields(ctx context.Context, ids []string) *flaw {
 
 func (t *trial) listsPool(ctx context.Context) *flaw {
 	if _, err := t.provider.List(ctx, t.other()); err != nil {
-		return &flaw{found: "Its list of another pool failed: " + strings.TrimSuffix(err.Error(), ".") + ".",
-			fix: "A list of a pool that the program has not seen before has the status 0 and no lines."}
+		fault := blame(err, "A list of a pool that the program has not seen before has the status 0 and no lines.")
+		fault.found = "Its list of another pool failed: " + strings.TrimSuffix(err.Error(), ".") + "."
+		return fault
 	}
 	if c := t.ended(); len(c.order) > 0 {
 		return strangers(len(c.order), c.order[0])

@@ -124,6 +124,12 @@ func TestConformance(t *testing.T) {
 			"list", "is not the JSON object of one instance", "one line of JSON per instance"},
 		"a list with a status": {`list() { echo "no route to the cloud" >&2; exit 3; }`,
 			"list", "ended with the status 3: no route to the cloud", "status 0"},
+		"a list without a key": {`list() { echo "the environment of control lacks CLOUD_KEY" >&2; exit 12; }`,
+			"list", "lacks CLOUD_KEY", "Set the credentials and variables of the program in this shell"},
+		"a list of a mistyped option": {`list() { echo "there is no option gpsu" >&2; exit 13; }`,
+			"list", "no option gpsu", "Correct the options and the machine type in --file or --settings"},
+		"a delete without a right": {`delete() { echo "forbidden" >&2; exit 12; }`,
+			"delete-unknown", "forbidden", "Set the credentials"},
 		"a list without end": {`list() { yes '{}'; }`,
 			"list", "wrote more than 20000 lines or 8 MiB", "everything else to the standard error"},
 		"a list that hangs": {`list() { sleep 1000; }`,
@@ -216,6 +222,8 @@ func TestConformance(t *testing.T) {
 			require.Contains(t, found[0].Found, bad.says)
 			require.Contains(t, found[0].Fix, bad.mend)
 			require.Equal(t, found[0].Level == command.LevelAdvice, report.Passed())
+			ours := strings.HasPrefix(found[0].Fix, "Set the") || strings.HasPrefix(found[0].Fix, "Correct") || strings.HasPrefix(found[0].Fix, "Try")
+			require.Equal(t, ours, found[0].Level == command.LevelUntested, "the program is wrong only if its author can mend it")
 			if name == "a delete that does nothing" {
 				require.Len(t, report.Remaining, 2)
 				require.Contains(t, report.CleanUp, "| ./cloud delete")

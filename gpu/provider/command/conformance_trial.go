@@ -148,8 +148,10 @@ func (t *trial) create(ctx context.Context, pool *capacity.Pool, requestID strin
 func (t *trial) list(ctx context.Context) ([]fleet.Instance, *flaw) {
 	_, all, err := t.provider.instances(ctx, t.pool)
 	if err != nil {
-		return nil, &flaw{found: "Its list failed: " + strings.TrimSuffix(err.Error(), ".") + ".",
-			fix: "A list ends with the status 0 after one line of JSON per machine of the pool. Without a machine it prints nothing."}
+		fault := blame(err, "A list ends with the status 0 after one line of JSON per machine of the pool. Without a machine it prints "+
+			"nothing. If the cloud did not answer, try again.")
+		fault.found = "Its list failed: " + strings.TrimSuffix(err.Error(), ".") + "."
+		return nil, fault
 	}
 	return slices.DeleteFunc(all, func(i fleet.Instance) bool { return i.State == fleet.InstanceEnded }), nil
 }
@@ -237,8 +239,9 @@ func (t *trial) remove(ctx context.Context, ids ...string) *flaw {
 }
 
 func undeleted(id string, err error) *flaw {
-	return &flaw{found: fmt.Sprintf("It could not delete %s: %s.", id, strings.TrimSuffix(err.Error(), ".")),
-		fix: "Delete the machine, and answer with its id. A machine that is gone, or never was, is a success."}
+	fault := blame(err, "Delete the machine, and answer with its id. A machine that is gone, or never was, is a success.")
+	fault.found = fmt.Sprintf("It could not delete %s: %s.", id, strings.TrimSuffix(err.Error(), "."))
+	return fault
 }
 
 // clear deletes all machines of the test.

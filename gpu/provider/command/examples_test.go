@@ -78,6 +78,63 @@ func TestAgentCommand(t *testing.T) {
 	}
 }
 
+// TestExamplesNeed checks that a program whose variables or tools are missing says so at any verb, and is not called again and
+// again: a newcomer sees it at the first list.
+func TestExamplesNeed(t *testing.T) {
+	t.Parallel()
+	python, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	require.NoError(t, err)
+	for program, all := range map[string][]string{
+		"skypilot": {"SKYPILOT_API_SERVER_ENDPOINT=http://sky.example", "AGENT_COMMAND=agent", "the Python package skypilot"},
+		"slurm":    {"AGENT_COMMAND=agent", "squeue"},
+		"ec2-spot": {"EC2_LAUNCH_TEMPLATE=reelay", "AGENT_COMMAND=agent", "the Python package boto3"},
+		"runpod":   {"RUNPOD_API_KEY=key", "AGENT_IMAGE=image"},
+		"vast":     {"VAST_API_KEY=key", "AGENT_IMAGE=image"},
+		"lambda":   {"LAMBDA_API_KEY=key", "LAMBDA_SSH_KEY=mine", "AGENT_COMMAND=agent"},
+	} {
+		for i, missing := range all {
+			name, _, variable := strings.Cut(missing, "=")
+			t.Run(program+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				variables := map[string]string{"PYTHONPATH": "lib", "PYTHONDONTWRITEBYTECODE": "1"}
+				for j, other := range all {
+					if key, value, ok := strings.Cut(other, "="); ok {
+						variables[key] = value
+						if j == i {
+							variables[key] = ""
+						}
+					}
+				}
+				variables["PATH"] = "bin" // this host may have Slurm
+				c := wrapped(t, program, `{}`, variables)
+				for _, folder := range []string{"bin", "lib"} {
+					require.NoError(t, os.Mkdir(filepath.Join(c.folder, folder), 0o700))
+				}
+				require.NoError(t, os.Symlink(strings.TrimSpace(string(python)), filepath.Join(c.folder, "bin/python3")))
+				if variable {
+					for _, tool := range []string{"sbatch", "squeue", "scancel"} {
+						testrun.WriteProgram(t, filepath.Join(c.folder, "bin", tool), "#!/bin/sh\n")
+					}
+				}
+				for _, module := range []string{"sky", "boto3"} { // as if it was not installed
+					require.NoError(t, os.WriteFile(filepath.Join(c.folder, "lib", module+".py"), []byte("raise ImportError('none')\n"), 0o600))
+				}
+
+				_, listed := c.List(t.Context(), c.pool)
+				created := c.create(t, "spot-0000000a")[0].Err
+				deleted := c.Delete(t.Context(), c.pool, []fleet.Instance{{ID: "spot-0000000a"}})["spot-0000000a"]
+
+				for _, err := range []error{listed, created, deleted} {
+					require.Equal(t, fleet.Permission, fleet.ClassOf(err), err)
+					require.ErrorContains(t, err, name)
+					require.NotContains(t, err.Error(), "Traceback")
+				}
+				require.ErrorContains(t, c.Preempt(t.Context(), c.pool, fleet.Instance{ID: "spot-0000000a"}, 0), "does not know the verb")
+			})
+		}
+	}
+}
+
 // interrupted creates machines, and kills the program when it waits for an answer.
 func (c *cloud) interrupted(t *testing.T, ids ...string) []fleet.Created {
 	t.Helper()

@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/cmd/reelay/internal/output"
 	"github.com/reelay/reelay/cmd/reelay/internal/settings"
 	"github.com/reelay/reelay/cmd/reelay/internal/terminal"
 	"github.com/reelay/reelay/gpu/provider/command"
+	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/models/capacity"
 	"github.com/spf13/cobra"
 )
@@ -80,8 +82,11 @@ func (o *test) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	spec, err := o.spec(filepath.Base(program))
+	spec, err := o.spec(cmd.ErrOrStderr(), filepath.Base(program))
 	if err != nil {
+		return err
+	}
+	if err := command.FindProgram(filepath.Dir(program), &capacity.Pool{PoolSpec: spec}); err != nil {
 		return err
 	}
 	question := fmt.Sprintf("This creates and deletes up to %d machines at a time with %s, which may cost money. Continue?", o.machines,
@@ -98,7 +103,7 @@ func (o *test) run(cmd *cobra.Command, args []string) error {
 		Folder: filepath.Dir(program), Pool: spec, Machines: o.machines, Wait: o.wait, Log: log,
 		Progress: func(step string) { fmt.Fprintln(errs, output.Clean(step)) },
 		Found: func(f command.Finding) {
-			if !o.asJSON {
+			if !o.asJSON && !skipped(f) {
 				printFinding(out, f)
 			}
 		},
@@ -120,8 +125,8 @@ func (o *test) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// spec returns the pool of the machines. Its settings name the program.
-func (o *test) spec(program string) (capacity.PoolSpec, error) {
+// spec returns the pool of the machines. Its settings name the program. It says so if they named another one.
+func (o *test) spec(errs io.Writer, program string) (capacity.PoolSpec, error) {
 	var spec capacity.PoolSpec
 	if o.file != "" {
 		var err error
@@ -135,6 +140,10 @@ func (o *test) spec(program string) (capacity.PoolSpec, error) {
 	}
 	if err := json.Unmarshal(source, &given); len(source) > 0 && (err != nil || given == nil) {
 		return spec, errors.New(`the settings must be a JSON object such as {"options": {}, "timeoutSeconds": 60}`)
+	}
+	if named, _ := given["program"].(string); named != "" && named != program {
+		fmt.Fprintf(errs, "The program of the pool is %s: this tests %s with the pool's options.\n", output.Clean(text.Clip(named, 64)),
+			output.Clean(program))
 	}
 	given["program"] = program
 	var err error
@@ -164,8 +173,33 @@ func printFinding(out *output.Screen, f command.Finding) {
 	}
 }
 
+// skipped reports whether a check did not run because of another one or of an interruption.
+func skipped(f command.Finding) bool { return f.Level == command.LevelUntested && f.Fix == "" }
+
+// printSkipped prints the checks that did not run, in one line for each reason.
+func printSkipped(out *output.Screen, findings []command.Finding) {
+	var reasons []string
+	checks := map[string][]string{}
+	for _, f := range findings {
+		if !skipped(f) {
+			continue
+		}
+		if checks[f.Found] == nil {
+			reasons = append(reasons, f.Found)
+		}
+		checks[f.Found] = append(checks[f.Found], f.Check)
+	}
+	w := words[command.LevelUntested]
+	for _, reason := range reasons {
+		all := checks[reason]
+		fmt.Fprintf(out, "%s %-19s %s\n", out.Paint(w.color, fmt.Sprintf("%-8s", w.word)), text.Count(len(all), "check"),
+			output.Clean(strings.TrimSuffix(reason, ".")+": "+strings.Join(all, ", ")+"."))
+	}
+}
+
 // printRemaining prints the end of a report.
-func printRemaining(out io.Writer, r *command.TestReport) error {
+func printRemaining(out *output.Screen, r *command.TestReport) error {
+	printSkipped(out, r.Findings)
 	counts := map[command.Level]int{}
 	for _, f := range r.Findings {
 		counts[f.Level]++
