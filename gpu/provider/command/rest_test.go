@@ -396,6 +396,19 @@ func TestRESTClouds(t *testing.T) {
 			require.True(t, all[0].Reclaimed)
 		})
 
+		t.Run(name+"/KeepsAMachineOfAnUnknownState", func(t *testing.T) {
+			t.Parallel()
+			c, api := restExample(t, name, `{}`)
+			require.NoError(t, c.create(t, "spot-0000000a")[0].Err)
+			api.set("spot-0000000a", "UNHEARD_OF")
+
+			all, err := c.List(t.Context(), c.pool)
+
+			require.NoError(t, err)
+			require.NotEqual(t, fleet.InstanceEnded, all[0].State)
+			require.Equal(t, 1, api.named("spot-0000000a"), "it may cost money, and have a job")
+		})
+
 		t.Run(name+"/RefusesOptions", func(t *testing.T) {
 			t.Parallel()
 			for _, options := range []string{`{"image": "mine"}`, `{"gpus": "1; true"}`, `{"disk": -1}`, `{"gpus": true}`, `{"AGENT_IMAGE": "x"}`} {
