@@ -7,7 +7,8 @@ import (
 	"github.com/reelay/reelay/models"
 )
 
-// actorName returns who did something: the name of a key, or who it was that had none.
+// actorName returns who did something: the name of a key, or who it was that had none, such as a member or Reelay itself.
+// All columns that can have either are read by it.
 func actorName(ctx context.Context, by string) (*string, error) {
 	if by == "" {
 		return nil, nil
@@ -20,7 +21,6 @@ func actorName(ctx context.Context, by string) (*string, error) {
 }
 
 // keyName returns the name of a key, or nil if there is none.
-
 func keyName(ctx context.Context, id models.KeyID) (*string, error) {
 	if id == "" {
 		return nil, nil

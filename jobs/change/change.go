@@ -144,9 +144,18 @@ func (c *Change) Cancelled() error {
 		return err
 	}
 	c.Job.CancelStoppedAt = c.Now
-	c.Note(models.EventCancelled, jobs.Payload{"by": c.Job.CancelBy})
+	c.Note(models.EventCancelled, c.CancelNote())
 	c.Over()
 	return nil
+}
+
+// CancelNote returns what the events of a cancel say: who asked for it, and why.
+func (c *Change) CancelNote() jobs.Payload {
+	note := jobs.Payload{"by": c.Job.CancelBy}
+	if c.Job.CancelReason != "" {
+		note["reason"] = c.Job.CancelReason
+	}
+	return note
 }
 
 // Failed ends the job's run, with a dead letter.

@@ -81,7 +81,7 @@ func askToStop(ctx context.Context, c *change.Change, p jobs.Principal, reason s
 		return fmt.Errorf("read the attempt: %w", err)
 	}
 	c.NotifyWorker = attempt.WorkerID
-	c.Note(models.EventCancelRequested, jobs.Payload{"by": job.CancelBy})
+	c.Note(models.EventCancelRequested, c.CancelNote())
 	job.Progress.Message = "cancelling: the worker is being told"
 	return nil
 }

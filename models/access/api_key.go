@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reelay/reelay/models"
+	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
 
@@ -95,8 +96,13 @@ func ListAPIKeys(ctx context.Context, db bun.IDB, account models.AccountID, limi
 }
 
 // GetAPIKeys returns the keys with these ids, revoked and expired ones included, in no
-// particular order.
+// particular order. Callers may pass what columns say of who acted: that which is no id of a key,
+// such as the name of Reelay itself, names no key and is not sent.
 func GetAPIKeys(ctx context.Context, db bun.IDB, ids []models.KeyID) ([]*APIKey, error) {
+	ids = lo.Filter(ids, func(id models.KeyID, _ int) bool { return id.Valid() })
+	if len(ids) == 0 {
+		return nil, nil
+	}
 	var keys []*APIKey
 	err := db.NewSelect().Model(&keys).Where("k.id IN (?)", bun.List(ids)).Scan(ctx)
 	return keys, err

@@ -67,7 +67,7 @@ func (c *controller) readDeadLetter(r *http.Request, p jobs.Principal) (*deadLet
 	}
 	v.By = letter.ResolvedBy
 	if letter.ResolvedBy != "" {
-		names, err := c.Reads.Directory.KeyNames(ctx, p, []models.KeyID{models.KeyID(letter.ResolvedBy)})
+		names, err := c.KeyNames(ctx, p, letter.ResolvedBy)
 		if err != nil {
 			return nil, err
 		}
