@@ -92,6 +92,12 @@ func TestPoolCommands(t *testing.T) {
 				`], "pool": {"scalingHistory": []}}`,
 			`state +paused\npaused +.* ago by night shift\n`, nil,
 		},
+		"show one that serves nobody": {
+			[]string{"show", "l4-spot"},
+			`{"pools": [` + strings.NewReplacer(`"accounts": []`, `"accounts": ["acc_1", "acc_2"]`, "CLOSED_BY_HOURS", "SERVES_NOBODY").Replace(pool) +
+				`], "pool": {"scalingHistory": []}}`,
+			`(?s)state +serves nobody\n.*accounts +acc_1, acc_2  \(deleted: serves nobody\)\n`, nil,
+		},
 		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`,
 			map[string]any{"id": "pol_1"}},
 		"delete": {[]string{"delete", "l4-spot", "--json"}, `{"pools": [` + pool + `], "deletePool": "pol_1"}`, `"deleted": "l4-spot"`,

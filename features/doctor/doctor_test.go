@@ -442,11 +442,15 @@ func TestExamine(t *testing.T) {
 	})
 
 	for check, harm := range map[string]string{
-		"presence":         "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
-		"halts":            "INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')",
-		"outbox":           "UPDATE outbox SET created_at = now() - interval '2 minutes'",
-		"silent-workers":   "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
-		"dead-letters":     "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",
+		"presence":       "UPDATE presence SET seen_at = now() - interval '1 minute' WHERE kind = 'control'",
+		"halts":          "INSERT INTO halts (what, halted_by, reason) VALUES ('LEASES', 'test', 'x')",
+		"outbox":         "UPDATE outbox SET created_at = now() - interval '2 minutes'",
+		"silent-workers": "UPDATE workers SET last_heartbeat_at = now() - interval '6 minutes' WHERE status = 'IDLE'",
+		"dead-letters":   "UPDATE dead_letters SET resolved_at = NULL, resolution = NULL, resolved_by = NULL, failure_class = 'POISON'",
+		"deserted-pools": `WITH a AS (INSERT INTO accounts (id, name, tier, max_queued, max_running, submits_per_minute, closed_at)
+			VALUES (gen_random_uuid(), 'gone', 'PRO', 0, 0, 0, now()) RETURNING id)
+			INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, accounts)
+			SELECT gen_random_uuid(), 'own', 'static', 'local', 'any', 'SPOT', '{}', 0, 1, ARRAY[id] FROM a`,
 		"object-deletions": "INSERT INTO object_deletions (object_key, tries) VALUES ('some key', 5)",
 		"engines": `WITH p AS (INSERT INTO pools (id, name, provider, region, gpu_type, capacity_class, models, min_workers, max_workers, engine_kind, engines)
 			VALUES (gen_random_uuid(), 'comfy', 'engines', 'local', 'engine', 'ON_DEMAND', '{}', 0, 1, 'comfyui', '{http://gpu-1}') RETURNING id)

@@ -56,7 +56,12 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	deserted, err := capacity.ListDeserted(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
 	work := append(append(ways(s, away, halts), boots(broken, s.Now)), engines(troubled, s.Now)...)
+	work = append(work, desertedPools(deserted))
 	work = append(work, providers(accounts)...)
 	return append(work, settings(s, drift(s.Now, before, after))...), nil
 }
@@ -99,6 +104,16 @@ func boots(broken []capacity.NotBootingPool, now time.Time) Finding {
 		when(len(all) > 0, "%s.", strings.Join(all, ". ")),
 		"The scaler starts one machine at a time, with pauses of up to an hour. Jobs that only these pools can run wait.",
 		"Correct the cause, then run `reelay pools resume NAME`: docs/operators/runbooks.md#machines-not-starting.")
+}
+
+// desertedPools is whether somebody can use each pool.
+func desertedPools(names []string) Finding {
+	f := Advise("deserted-pools", "Each pool that is dedicated to accounts has one that exists.",
+		when(len(names) > 0, "All accounts of these pools are deleted."),
+		"They get no workers, and serve nobody. They would serve everybody if the list of their accounts were emptied.",
+		"Run `reelay pools delete NAME`, or dedicate them to other accounts.")
+	f.IDs, f.Count = names[:min(len(names), checkupIDs)], len(names)
+	return f
 }
 
 // listedEngines is how many engines a finding describes.

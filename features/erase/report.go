@@ -7,6 +7,7 @@ import (
 	"github.com/reelay/reelay/internal/apierror"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/erasure"
 	"github.com/samber/lo"
 )
@@ -19,6 +20,8 @@ type Report struct {
 	// JobsLeft are the jobs that are not deleted yet, and Unfinished those of them that have not ended. Both stop at
 	// CountLimit.
 	JobsLeft, Unfinished int
+	// Pools are those that are dedicated to the account, by name.
+	Pools []capacity.Dedicated
 }
 
 // Count is the number of rows of a kind.
@@ -94,10 +97,15 @@ func (e *Eraser) reports(ctx context.Context, found []*erasure.Deletion) ([]*Rep
 	if err != nil {
 		return nil, fmt.Errorf("read the accounts: %w", err)
 	}
+	pools, err := capacity.ListDedicated(ctx, e.DB, ids)
+	if err != nil {
+		return nil, fmt.Errorf("list the pools that are dedicated to the accounts: %w", err)
+	}
+	dedicated := lo.GroupBy(pools, func(p capacity.Dedicated) models.AccountID { return p.AccountID })
 	names := lo.SliceToMap(accounts, func(a *models.Account) (models.AccountID, string) { return a.ID, a.Name })
 	all := make([]*Report, len(found))
 	for i, d := range found {
-		all[i] = &Report{Deletion: d, Name: names[d.AccountID]}
+		all[i] = &Report{Deletion: d, Name: names[d.AccountID], Pools: dedicated[d.AccountID]}
 		if all[i].Finished() {
 			continue
 		}

@@ -103,6 +103,46 @@ func TestPoolsTakeOnlyJobsOfTheirAccounts(t *testing.T) {
 	s.RequireInvariants(t)
 }
 
+func TestPoolsOfDeletedAccountsServeNobody(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	acme, apex := s.NewAccount(t, "acme", models.TierFree), s.NewAccount(t, "apex", models.TierFree)
+	wanted := spec()
+	wanted.MinWorkers, wanted.Accounts = 1, []models.AccountID{acme.ID, apex.ID}
+	pool, err := s.Pools.Create(t.Context(), s.Admin, wanted)
+	require.NoError(t, err)
+	decided := func() *fleet.Explanation {
+		e, err := s.Pools.Explain(t.Context(), s.Admin, pool.ID)
+		require.NoError(t, err)
+		return e
+	}
+	state := func() fleet.State {
+		found, err := capacity.GetPools(t.Context(), s.DB, []models.PoolID{pool.ID})
+		require.NoError(t, err)
+		return fleet.StateOf(found[0], time.Now())
+	}
+
+	report, err := s.Eraser.Start(t.Context(), s.Admin, acme.ID, "acme")
+	require.NoError(t, err)
+	require.Equal(t, []capacity.Dedicated{{AccountID: acme.ID, Name: pool.Name}}, report.Pools)
+	require.Equal(t, 1, decided().Desired, "the other account may use it")
+	require.Equal(t, fleet.StateActive, state())
+
+	report, err = s.Eraser.Start(t.Context(), s.Admin, apex.ID, "apex")
+	require.NoError(t, err)
+	require.True(t, report.Pools[0].ServesNobody)
+	require.Zero(t, decided().Desired)
+	require.Contains(t, decided().Reason, "the accounts that the pool is dedicated to are deleted, so it serves nobody")
+	require.Equal(t, fleet.StateServesNobody, state())
+
+	wanted.Accounts = []models.AccountID{s.Client.AccountID}
+	_, err = s.Pools.Update(t.Context(), s.Admin, pool.ID, wanted)
+	require.NoError(t, err)
+	require.Equal(t, 1, decided().Desired)
+	require.Equal(t, fleet.StateActive, state())
+}
+
 func TestPoolsRefuseUnknownAccounts(t *testing.T) {
 	t.Parallel()
 

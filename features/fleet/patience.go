@@ -138,7 +138,7 @@ func (l *waitingLine) offersOf(p *poolShare) []offer {
 func (p *poolShare) hasRoom(now time.Time) (from time.Time, ok bool) {
 	b := p.pool.PoolBackoff
 	switch {
-	case p.frozen, !p.pool.DeletedAt.IsZero(), !p.pool.PausedAt.IsZero():
+	case p.frozen, !p.pool.DeletedAt.IsZero(), p.pool.Deserted, !p.pool.PausedAt.IsZero():
 		return now, false
 	case OutsideHours(p.pool, now):
 		hours, err := ParseHours(p.pool.ActiveHours)

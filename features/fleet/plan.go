@@ -312,6 +312,8 @@ func closedNow(p *capacity.Pool, now time.Time) (why string, closed bool) {
 	switch {
 	case !p.DeletedAt.IsZero():
 		return "the pool is deleted", true
+	case p.Deserted:
+		return "the accounts that the pool is dedicated to are deleted, so it serves nobody", true
 	case !p.PausedAt.IsZero():
 		return "the pool is paused", true
 	case OutsideHours(p, now):

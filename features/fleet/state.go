@@ -11,6 +11,8 @@ type State string
 
 const (
 	StateActive State = "ACTIVE"
+	// StateServesNobody means that all accounts that the pool is dedicated to are deleted.
+	StateServesNobody State = "SERVES_NOBODY"
 	// StatePaused means that an operator paused the pool.
 	StatePaused State = "PAUSED"
 	// StateClosed means that now is outside the pool's active hours.
@@ -25,10 +27,12 @@ const (
 	StateTooDear State = "TOO_DEAR"
 )
 
-// StateOf returns the state of a pool. If several apply, it is the first in the order of: what the
-// operator asked for, what the provider does, the price.
+// StateOf returns the state of a pool. If several apply, it is the first in the order of: whether
+// somebody can use it, what the operator asked for, what the provider does, the price.
 func StateOf(p *capacity.Pool, now time.Time) State {
 	switch {
+	case p.Deserted:
+		return StateServesNobody
 	case !p.PausedAt.IsZero():
 		return StatePaused
 	case OutsideHours(p, now):

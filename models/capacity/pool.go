@@ -33,6 +33,8 @@ type Pool struct {
 	// DeletedAt is when an operator deleted the pool, or zero. The row stays, because workers
 	// of the past name it.
 	DeletedAt time.Time `bun:"deleted_at,nullzero"`
+	// Deserted means that all accounts that the pool is dedicated to are deleted, or being deleted: nobody can use it.
+	Deserted bool `bun:"deserted,scanonly"`
 	// BatchWaits means that jobs of BATCH boot no workers of the pool now: they wait for cheaper ones.
 	BatchWaits bool `bun:"batch_waits"`
 	// ClosedUntil is when its active hours begin again, or zero within them. The scaler writes it.
@@ -325,7 +327,7 @@ const (
 // ListPools returns all pools that are not deleted, by name.
 func ListPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, error) {
 	var pools []*Pool
-	err := locked(db.NewSelect().Model(&pools), lock).Where("p.deleted_at IS NULL").Order("p.name").Scan(ctx)
+	err := locked(selectPools(db, &pools), lock).Where("p.deleted_at IS NULL").Order("p.name").Scan(ctx)
 	return pools, err
 }
 
@@ -333,7 +335,7 @@ func ListPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, error) 
 // machines may have to be deleted.
 func ListScaledPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, error) {
 	var pools []*Pool
-	err := locked(db.NewSelect().Model(&pools), lock).
+	err := locked(selectPools(db, &pools), lock).
 		Where("p.deleted_at IS NULL OR p.deleted_at > clock_timestamp() - interval '1 day'").Order("p.name", "p.id").Scan(ctx)
 	return pools, err
 }
@@ -341,7 +343,7 @@ func ListScaledPools(ctx context.Context, db bun.IDB, lock PoolLock) ([]*Pool, e
 // LockPool returns a pool that is not deleted, locked, or sql.ErrNoRows.
 func LockPool(ctx context.Context, tx bun.Tx, id models.PoolID, lock PoolLock) (*Pool, error) {
 	pool := new(Pool)
-	err := locked(tx.NewSelect().Model(pool), lock).Where("p.id = ? AND p.deleted_at IS NULL", id).Scan(ctx)
+	err := locked(selectPools(tx, pool), lock).Where("p.id = ? AND p.deleted_at IS NULL", id).Scan(ctx)
 	return pool, err
 }
 
@@ -356,7 +358,7 @@ func locked(q *bun.SelectQuery, lock PoolLock) *bun.SelectQuery {
 // deleted.
 func GetPools(ctx context.Context, db bun.IDB, ids []models.PoolID) ([]*Pool, error) {
 	var pools []*Pool
-	err := db.NewSelect().Model(&pools).Where("p.id IN (?)", bun.List(ids)).Scan(ctx)
+	err := selectPools(db, &pools).Where("p.id IN (?)", bun.List(ids)).Scan(ctx)
 	return pools, err
 }
 

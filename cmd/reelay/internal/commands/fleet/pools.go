@@ -78,6 +78,8 @@ var poolTable = output.Table[client.Pool]{
 		{Title: "MODELS", Kind: output.Long, Value: func(p client.Pool) any { return p.Models }},
 		{Title: "WHY", Kind: output.Long, Minor: true, Value: func(p client.Pool) any {
 			switch {
+			case p.State == client.PoolStateServesNobody:
+				return "its accounts are deleted"
 			case p.Paused && p.PausedBy != nil:
 				return "paused by " + output.Clean(*p.PausedBy)
 			case p.State == client.PoolStateNotBooting:
