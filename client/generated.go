@@ -20,6 +20,9 @@ type Account struct {
 	MaxQueued        int    `json:"maxQueued"`
 	MaxRunning       int    `json:"maxRunning"`
 	SubmitsPerMinute int    `json:"submitsPerMinute"`
+	// Its jobs that wait, and those that workers hold, now.
+	Queued  int `json:"queued"`
+	Running int `json:"running"`
 	// How many hours the account's drafts are kept, counted from their completion.
 	DraftsKeptHours int `json:"draftsKeptHours"`
 	// The IANA name of the time zone in which its days and months begin, such as Europe/Berlin.
@@ -94,8 +97,10 @@ type AccountDeletion struct {
 	// What was deleted so far. CANCELLED_JOBS are among JOBS.
 	Deleted []AccountDataCount `json:"deleted"`
 	// What stays: what the account cost, and what operators did. LEDGER has no userId.
-	Kept       []AccountDataCount `json:"kept"`
-	FinishedAt *time.Time         `json:"finishedAt"`
+	Kept []AccountDataCount `json:"kept"`
+	// The pools that are dedicated to the account.
+	Pools      []DedicatedPool `json:"pools"`
+	FinishedAt *time.Time      `json:"finishedAt"`
 	// By when the object store has nothing of the account, if it keeps no versions of deleted objects. Null until the end.
 	ObjectsGoneAt *time.Time `json:"objectsGoneAt"`
 }
@@ -1335,6 +1340,15 @@ type Deadline struct {
 	EarliestFinish *time.Time `json:"earliestFinish"`
 }
 
+// DedicatedPool includes the requested fields of the GraphQL type DedicatedPool.
+// The GraphQL type's documentation follows.
+//
+// A pool that is dedicated to a deleted account. If it servesNobody, none of its accounts is left: it gets no workers, and can be deleted.
+type DedicatedPool struct {
+	Name         string `json:"name"`
+	ServesNobody bool   `json:"servesNobody"`
+}
+
 // Dependency includes the requested fields of the GraphQL type Job.
 type Dependency struct {
 	Id     string    `json:"id"`
@@ -2204,9 +2218,11 @@ type Flakiness struct {
 	Attempts int64  `json:"-"`
 	// How many of them completed their jobs.
 	Completed int64 `json:"-"`
+	// How many of them ended because their jobs were cancelled.
+	Cancelled int64 `json:"-"`
 	// How many attempts each completed job took. Null if none completed.
 	AttemptsPerVideo *float64 `json:"attemptsPerVideo"`
-	// The share of the attempts that did not complete their jobs, 0 to 1, also for preemptions.
+	// The share of the others that did not complete their jobs, 0 to 1, also for preemptions. Those whose jobs were cancelled do not count.
 	FailureRate   float64 `json:"failureRate"`
 	WastedSeconds float64 `json:"wastedSeconds"`
 }
@@ -2221,6 +2237,7 @@ func (v *Flakiness) UnmarshalJSON(b []byte) error {
 		*Flakiness
 		Attempts  json.RawMessage `json:"attempts"`
 		Completed json.RawMessage `json:"completed"`
+		Cancelled json.RawMessage `json:"cancelled"`
 		graphql.NoUnmarshalJSON
 	}
 	firstPass.Flakiness = v
@@ -2255,6 +2272,19 @@ func (v *Flakiness) UnmarshalJSON(b []byte) error {
 			}
 		}
 	}
+
+	{
+		dst := &v.Cancelled
+		src := firstPass.Cancelled
+		if len(src) != 0 && string(src) != "null" {
+			err = unmarshalInt64(
+				src, dst)
+			if err != nil {
+				return fmt.Errorf(
+					"unable to unmarshal Flakiness.Cancelled: %w", err)
+			}
+		}
+	}
 	return nil
 }
 
@@ -2266,6 +2296,8 @@ type __premarshalFlakiness struct {
 	Attempts json.RawMessage `json:"attempts"`
 
 	Completed json.RawMessage `json:"completed"`
+
+	Cancelled json.RawMessage `json:"cancelled"`
 
 	AttemptsPerVideo *float64 `json:"attemptsPerVideo"`
 
@@ -2309,6 +2341,18 @@ func (v *Flakiness) __premarshalJSON() (*__premarshalFlakiness, error) {
 		if err != nil {
 			return nil, fmt.Errorf(
 				"unable to marshal Flakiness.Completed: %w", err)
+		}
+	}
+	{
+
+		dst := &retval.Cancelled
+		src := v.Cancelled
+		var err error
+		*dst, err = marshalInt64(
+			&src)
+		if err != nil {
+			return nil, fmt.Errorf(
+				"unable to marshal Flakiness.Cancelled: %w", err)
 		}
 	}
 	retval.AttemptsPerVideo = v.AttemptsPerVideo
@@ -2913,6 +2957,8 @@ type JobFilter struct {
 // JobHistory includes the requested fields of the GraphQL type Job.
 type JobHistory struct {
 	Job `json:"-"`
+	// Why costUsd, or a part of what operators see, is unknown: the end of a sentence. Null if all is known.
+	CostUnknown *string `json:"costUnknown"`
 	// Readable by the job's owner, by operators, and by the worker that holds the lease. Null after the job was deleted.
 	Prompt         *string `json:"prompt"`
 	IdempotencyKey *string `json:"idempotencyKey"`
@@ -2963,6 +3009,8 @@ func (v *JobHistory) UnmarshalJSON(b []byte) error {
 }
 
 type __premarshalJobHistory struct {
+	CostUnknown *string `json:"costUnknown"`
+
 	Prompt *string `json:"prompt"`
 
 	IdempotencyKey *string `json:"idempotencyKey"`
@@ -3095,6 +3143,7 @@ func (v *JobHistory) MarshalJSON() ([]byte, error) {
 func (v *JobHistory) __premarshalJSON() (*__premarshalJobHistory, error) {
 	var retval __premarshalJobHistory
 
+	retval.CostUnknown = v.CostUnknown
 	retval.Prompt = v.Prompt
 	retval.IdempotencyKey = v.IdempotencyKey
 	retval.CreatedBy = v.CreatedBy
@@ -3345,7 +3394,7 @@ func (v *Kept) __premarshalJSON() (*__premarshalKept, error) {
 	return &retval, nil
 }
 
-// FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete.
+// FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete. POOL_PRICES is the history of what pools cost; the prices of providers are kept for ever.
 type KeptKind string
 
 const (
@@ -3357,7 +3406,7 @@ const (
 	KeptKindWorkers     KeptKind = "WORKERS"
 	KeptKindMachines    KeptKind = "MACHINES"
 	KeptKindWebhooks    KeptKind = "WEBHOOKS"
-	KeptKindPrices      KeptKind = "PRICES"
+	KeptKindPoolPrices  KeptKind = "POOL_PRICES"
 	KeptKindLedger      KeptKind = "LEDGER"
 	KeptKindAudit       KeptKind = "AUDIT"
 )
@@ -3371,7 +3420,7 @@ var AllKeptKind = []KeptKind{
 	KeptKindWorkers,
 	KeptKindMachines,
 	KeptKindWebhooks,
-	KeptKindPrices,
+	KeptKindPoolPrices,
 	KeptKindLedger,
 	KeptKindAudit,
 }
@@ -4507,7 +4556,9 @@ type PoolState string
 
 const (
 	PoolStateActive PoolState = "ACTIVE"
-	PoolStatePaused PoolState = "PAUSED"
+	// All accounts that it is dedicated to are deleted. It gets no workers: delete it, or dedicate it to others.
+	PoolStateServesNobody PoolState = "SERVES_NOBODY"
+	PoolStatePaused       PoolState = "PAUSED"
 	// It is outside the pool's active hours.
 	PoolStateClosedByHours PoolState = "CLOSED_BY_HOURS"
 	// The provider refused machines, and is asked again at backoffUntil.
@@ -4522,6 +4573,7 @@ const (
 
 var AllPoolState = []PoolState{
 	PoolStateActive,
+	PoolStateServesNobody,
 	PoolStatePaused,
 	PoolStateClosedByHours,
 	PoolStateRefused,
@@ -4750,6 +4802,8 @@ type ProviderPriceChange struct {
 	Price ProviderPrice `json:"price"`
 	// Says that no model of the catalogue is the price's. Empty if there is one.
 	Warning string `json:"warning"`
+	// What a price that begins in the past does not change, and until when one holds that was inserted before a newer one. Sentences.
+	Notes []string `json:"notes"`
 }
 
 // ProviderPriceRule includes the requested fields of the GraphQL type ProviderPriceRule.
@@ -9756,6 +9810,10 @@ fragment AccountDeletion on AccountDeletion {
 		kind
 		count
 	}
+	pools {
+		name
+		servesNobody
+	}
 	finishedAt
 	objectsGoneAt
 }
@@ -9808,6 +9866,10 @@ fragment AccountDeletion on AccountDeletion {
 		kind
 		count
 	}
+	pools {
+		name
+		servesNobody
+	}
 	finishedAt
 	objectsGoneAt
 }
@@ -9855,6 +9917,8 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	queued
+	running
 	draftsKeptHours
 	timeZone
 	closedAt
@@ -11445,6 +11509,8 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	queued
+	running
 	draftsKeptHours
 	timeZone
 	closedAt
@@ -12226,6 +12292,10 @@ fragment AccountDeletion on AccountDeletion {
 	kept {
 		kind
 		count
+	}
+	pools {
+		name
+		servesNobody
 	}
 	finishedAt
 	objectsGoneAt
@@ -13807,6 +13877,7 @@ mutation importProviderPrices ($input: ImportProviderPricesInput!) {
 			... ProviderPrice
 		}
 		warning
+		notes
 	}
 }
 fragment ProviderPrice on ProviderPrice {
@@ -14357,6 +14428,7 @@ const jobHistory_Operation = `
 query jobHistory ($id: ID!) {
 	job(id: $id) {
 		... Job
+		costUnknown
 		prompt
 		idempotencyKey
 		createdBy
@@ -17726,6 +17798,7 @@ query reports ($days: Int!) {
 			name
 			attempts
 			completed
+			cancelled
 			attemptsPerVideo
 			failureRate
 			wastedSeconds
@@ -20824,6 +20897,8 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	queued
+	running
 	draftsKeptHours
 	timeZone
 	closedAt
@@ -20925,6 +21000,8 @@ fragment Account on Account {
 	maxQueued
 	maxRunning
 	submitsPerMinute
+	queued
+	running
 	draftsKeptHours
 	timeZone
 	closedAt

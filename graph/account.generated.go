@@ -17,6 +17,7 @@ import (
 	"github.com/reelay/reelay/features/query"
 	"github.com/reelay/reelay/features/schedule"
 	"github.com/reelay/reelay/models"
+	"github.com/reelay/reelay/models/capacity"
 	"github.com/reelay/reelay/models/erasure"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -699,6 +700,38 @@ func (ec *executionContext) fieldContext_AccountDeletion_kept(_ context.Context,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_AccountDataCount(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _AccountDeletion_pools(ctx context.Context, field graphql.CollectedField, obj *erase.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_AccountDeletion_pools(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Pools, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []capacity.Dedicated) graphql.Marshaler {
+			return ec.marshalNDedicatedPool2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐDedicatedᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_AccountDeletion_pools(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "AccountDeletion",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_DedicatedPool(ctx, field)
 		},
 	}
 	return fc, nil
@@ -1434,6 +1467,52 @@ func (ec *executionContext) fieldContext_ChangeEdge_node(_ context.Context, fiel
 	return fc, nil
 }
 
+func (ec *executionContext) _DedicatedPool_name(ctx context.Context, field graphql.CollectedField, obj *capacity.Dedicated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DedicatedPool_name(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Name, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DedicatedPool_name(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DedicatedPool", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _DedicatedPool_servesNobody(ctx context.Context, field graphql.CollectedField, obj *capacity.Dedicated) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_DedicatedPool_servesNobody(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ServesNobody, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v bool) graphql.Marshaler {
+			return ec.marshalNBoolean2bool(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_DedicatedPool_servesNobody(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("DedicatedPool", field, false, false, errors.New("field of type Boolean does not have child fields"))
+}
+
 // endregion **************************** field.gotpl *****************************
 
 // region    **************************** input.gotpl *****************************
@@ -1877,6 +1956,11 @@ func (ec *executionContext) _AccountDeletion(ctx context.Context, sel ast.Select
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "pools":
+			out.Values[i] = ec._AccountDeletion_pools(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		case "finishedAt":
 			out.Values[i] = ec._AccountDeletion_finishedAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -2274,6 +2358,49 @@ func (ec *executionContext) _ChangeEdge(ctx context.Context, sel ast.SelectionSe
 	return out
 }
 
+var dedicatedPoolImplementors = []string{"DedicatedPool"}
+
+func (ec *executionContext) _DedicatedPool(ctx context.Context, sel ast.SelectionSet, obj *capacity.Dedicated) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, dedicatedPoolImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("DedicatedPool")
+		case "name":
+			out.Values[i] = ec._DedicatedPool_name(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "servesNobody":
+			out.Values[i] = ec._DedicatedPool_servesNobody(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 // endregion **************************** object.gotpl ****************************
 
 // region    ***************************** type.gotpl *****************************
@@ -2499,6 +2626,26 @@ func (ec *executionContext) marshalNChangeKind2githubᚗcomᚋreelayᚋreelayᚋ
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNDedicatedPool2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐDedicated(ctx context.Context, sel ast.SelectionSet, v capacity.Dedicated) graphql.Marshaler {
+	return ec._DedicatedPool(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNDedicatedPool2ᚕgithubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐDedicatedᚄ(ctx context.Context, sel ast.SelectionSet, v []capacity.Dedicated) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNDedicatedPool2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋcapacityᚐDedicated(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
 }
 
 func (ec *executionContext) marshalOAccount2ᚖgithubᚗcomᚋreelayᚋreelayᚋmodelsᚐAccount(ctx context.Context, sel ast.SelectionSet, v *models.Account) graphql.Marshaler {

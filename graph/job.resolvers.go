@@ -124,6 +124,14 @@ func (r *jobResolver) CostUsd(ctx context.Context, obj *models.Job) (*float64, e
 	return dollars(cost.USD), nil
 }
 
+func (r *jobResolver) CostUnknown(ctx context.Context, obj *models.Job) (*string, error) {
+	cost, err := load(ctx).Costs.Load(ctx, obj)
+	if err != nil || cost.Unknown == "" {
+		return nil, err
+	}
+	return &cost.Unknown, nil
+}
+
 func (r *jobResolver) OperatorCostUsd(ctx context.Context, obj *models.Job) (*float64, error) {
 	cost, err := load(ctx).Costs.Load(ctx, obj)
 	if err != nil {

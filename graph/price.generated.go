@@ -440,6 +440,29 @@ func (ec *executionContext) fieldContext_ProviderPriceChange_warning(_ context.C
 	return graphql.NewScalarFieldContext("ProviderPriceChange", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _ProviderPriceChange_notes(ctx context.Context, field graphql.CollectedField, obj *pricebook.Change) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_ProviderPriceChange_notes(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Notes, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
+			return ec.marshalNString2ᚕstringᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_ProviderPriceChange_notes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("ProviderPriceChange", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
 func (ec *executionContext) _ProviderPriceRule_resolution(ctx context.Context, field graphql.CollectedField, obj *costs.PriceRule) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -783,6 +806,11 @@ func (ec *executionContext) _ProviderPriceChange(ctx context.Context, sel ast.Se
 			}
 		case "warning":
 			out.Values[i] = ec._ProviderPriceChange_warning(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "notes":
+			out.Values[i] = ec._ProviderPriceChange_notes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

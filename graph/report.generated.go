@@ -259,6 +259,29 @@ func (ec *executionContext) fieldContext_Flakiness_completed(_ context.Context, 
 	return graphql.NewScalarFieldContext("Flakiness", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
+func (ec *executionContext) _Flakiness_cancelled(ctx context.Context, field graphql.CollectedField, obj *query.Flakiness) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Flakiness_cancelled(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cancelled, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Flakiness_cancelled(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Flakiness", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
 func (ec *executionContext) _Flakiness_attemptsPerVideo(ctx context.Context, field graphql.CollectedField, obj *query.Flakiness) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1796,6 +1819,11 @@ func (ec *executionContext) _Flakiness(ctx context.Context, sel ast.SelectionSet
 			}
 		case "completed":
 			out.Values[i] = ec._Flakiness_completed(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cancelled":
+			out.Values[i] = ec._Flakiness_cancelled(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}

@@ -22,7 +22,7 @@ func TestReports(t *testing.T) {
 	waits := a.Submit(t)
 	const reports = `query ($days: Int!) { reports(days: $days) { deadLetters { type failureClass count } moreDeadLetters
 		waiting { job { id waitingFor { message } } seconds reasons { message } } retries { type completed retried mean }
-		flakiness { by name attempts completed attemptsPerVideo failureRate } retention { kind rows exact oldestAt keptSeconds goesAt } } }`
+		flakiness { by name attempts completed cancelled attemptsPerVideo failureRate } retention { kind rows exact oldestAt keptSeconds goesAt } } }`
 
 	data := a.as(t, access.RoleOperator, reports, map[string]any{"days": 7})
 
@@ -34,7 +34,7 @@ func TestReports(t *testing.T) {
 	require.Equal(t, at[[]any](t, first, "job", "waitingFor"), first["reasons"], "one computation")
 	require.Equal(t, []any{map[string]any{"type": waits.Type, "completed": 1.0, "retried": 0.0, "mean": 0.0}}, at[[]any](t, data, "reports", "retries"))
 	require.Contains(t, at[[]any](t, data, "reports", "flakiness"),
-		map[string]any{"by": "POOL", "name": "dear", "attempts": 1.0, "completed": 1.0, "attemptsPerVideo": 1.0, "failureRate": 0.0})
+		map[string]any{"by": "POOL", "name": "dear", "attempts": 1.0, "completed": 1.0, "cancelled": 0.0, "attemptsPerVideo": 1.0, "failureRate": 0.0})
 	kept := at[[]any](t, data, "reports", "retention")
 	require.Equal(t, "JOBS", kept[0].(map[string]any)["kind"])
 	require.InDelta(t, 180*86400, kept[0].(map[string]any)["keptSeconds"], 0)

@@ -335,6 +335,8 @@ func (ec *executionContext) childFields_AccountDeletion(ctx context.Context, fie
 		return ec.fieldContext_AccountDeletion_deleted(ctx, field)
 	case "kept":
 		return ec.fieldContext_AccountDeletion_kept(ctx, field)
+	case "pools":
+		return ec.fieldContext_AccountDeletion_pools(ctx, field)
 	case "finishedAt":
 		return ec.fieldContext_AccountDeletion_finishedAt(ctx, field)
 	case "objectsGoneAt":
@@ -1097,6 +1099,16 @@ func (ec *executionContext) childFields_Deadline(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type Deadline", field.Name)
 }
 
+func (ec *executionContext) childFields_DedicatedPool(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_DedicatedPool_name(ctx, field)
+	case "servesNobody":
+		return ec.fieldContext_DedicatedPool_servesNobody(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DedicatedPool", field.Name)
+}
+
 func (ec *executionContext) childFields_Directive(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "action":
@@ -1291,6 +1303,8 @@ func (ec *executionContext) childFields_Flakiness(ctx context.Context, field gra
 		return ec.fieldContext_Flakiness_attempts(ctx, field)
 	case "completed":
 		return ec.fieldContext_Flakiness_completed(ctx, field)
+	case "cancelled":
+		return ec.fieldContext_Flakiness_cancelled(ctx, field)
 	case "attemptsPerVideo":
 		return ec.fieldContext_Flakiness_attemptsPerVideo(ctx, field)
 	case "failureRate":
@@ -1531,6 +1545,8 @@ func (ec *executionContext) childFields_Job(ctx context.Context, field graphql.C
 		return ec.fieldContext_Job_wastedGpuSeconds(ctx, field)
 	case "costUsd":
 		return ec.fieldContext_Job_costUsd(ctx, field)
+	case "costUnknown":
+		return ec.fieldContext_Job_costUnknown(ctx, field)
 	case "estimatedCostUsd":
 		return ec.fieldContext_Job_estimatedCostUsd(ctx, field)
 	case "operatorCostUsd":
@@ -2563,6 +2579,8 @@ func (ec *executionContext) childFields_ProviderPriceChange(ctx context.Context,
 		return ec.fieldContext_ProviderPriceChange_price(ctx, field)
 	case "warning":
 		return ec.fieldContext_ProviderPriceChange_warning(ctx, field)
+	case "notes":
+		return ec.fieldContext_ProviderPriceChange_notes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ProviderPriceChange", field.Name)
 }

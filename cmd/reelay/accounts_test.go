@@ -72,7 +72,7 @@ func TestDeleteAccount(t *testing.T) {
 	answer := func(field, more string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte(`{"data":{"` + field + `":{"accountId":"acc_1","name":"acme","startedAt":"2027-01-02T03:04:05Z","jobsLeft":12,
-				"unfinishedJobs":1,"deleted":[{"kind":"JOBS","count":30},{"kind":"VIEWS","count":0}],"kept":[{"kind":"LEDGER","count":42}]` +
+				"unfinishedJobs":1,"deleted":[{"kind":"JOBS","count":30},{"kind":"VIEWS","count":0}],"kept":[{"kind":"LEDGER","count":42}],"pools":[{"name":"own","servesNobody":true}]` +
 				more + `}}}`))
 		}
 	}
@@ -84,12 +84,20 @@ func TestDeleteAccount(t *testing.T) {
 
 	t.Run("NeedsTheNameWithoutATerminal", func(t *testing.T) {
 		t.Parallel()
-		_, url := serveFaulty(t, listed, none)
+		detailed := func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"data":{"accounts":{"edges":[{"node":{"id":"acc_1","name":"acme","tier":"PRO","queued":2,"running":1}}],"pageInfo":{"hasNextPage":false}}}}`))
+		}
+		counted := func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte(`{"data":{"jobs":{"edges":[],"pageInfo":{"hasNextPage":false},"totalCount":40}}}`))
+		}
+		_, url := serveFaulty(t, listed, none, detailed, counted)
 
 		status, _, errs := deletes(t, url)
 
 		require.Equal(t, 2, status)
-		require.Contains(t, errs, "confirm with --yes-delete and the name of the account")
+		require.Contains(t, errs, `This deletes the account "acme" (acc_1) with all its data: 40 jobs, of which 1 run and 2 wait.`)
+		require.Contains(t, errs, "reelay costs statement --account acc_1 --month ")
+		require.Contains(t, errs, "answer with --yes-delete and the name of the account")
 	})
 
 	t.Run("ShowsItsProgressAndTheReport", func(t *testing.T) {
@@ -103,7 +111,9 @@ func TestDeleteAccount(t *testing.T) {
 		require.Contains(t, errs, "Deleting acme: 12 jobs left, 1 of them unfinished (starting)")
 		require.Contains(t, errs, "1 of them unfinished (jobs)")
 		require.Regexp(t,
-			`acc_1 was deleted at .*\. Its files are gone by .*\.\n\nDATA +FATE +COUNT\njobs +deleted +30\nledger +kept +42\n$`, out)
+			`The account acme \(acc_1\) was deleted at .*\.\n\nDATA +FATE +COUNT\njobs +deleted +30\nledger +kept +42\n\n`+
+				`The pool own was dedicated to it and serves nobody now: reelay pools delete own\n\n`+
+				`The account acme \(acc_1\) is deleted\. Its files are gone by .*\.\n$`, out)
 	})
 
 	t.Run("SaysHowToContinueAfterAnInterruption", func(t *testing.T) {

@@ -201,7 +201,7 @@ func TestCommands(t *testing.T) {
 		"set-priority without one":   {"bulk start set-priority --all", terminal.ExitUsage, "--to 50"},
 		"set-priority of words":      {"bulk start set-priority --to high --all", terminal.ExitUsage, "from -100 to 100"},
 		"a priority of others":       {"bulk start cancel --to 5 --all", terminal.ExitUsage, "leave it out"},
-		"a bulk start without --yes": {"bulk start cancel --all", terminal.ExitFailed, "confirm with --yes"},
+		"a bulk start without --yes": {"bulk start cancel --all", terminal.ExitUsage, "answer with --yes"},
 		"redrive of nothing":         {"dead-letters redrive", terminal.ExitUsage, "name a dead letter"},
 		"discard of nothing":         {"dead-letters discard", terminal.ExitUsage, "--fingerprint"},
 		"a wrong class":              {"dead-letters list --class sick", terminal.ExitUsage, "transient"},

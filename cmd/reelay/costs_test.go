@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -94,6 +95,60 @@ func TestStatementCommand(t *testing.T) {
 	require.Equal(t, "2026-10", sent["statement"]["month"])
 	status, _, _ = call(t, t.Context(), "costs", "statement", "--month", "October", "--endpoint", url, "--key", "rl_x")
 	require.Equal(t, 2, status)
+}
+
+func TestStatementCommandNamesItsMonth(t *testing.T) {
+	t.Parallel()
+	url, _ := serveOperations(t, map[string]string{"statement": `{"statement": {"accountName": "acme", "month": "2026-10", "timeZone": "UTC", "total": {}, "parts": []}}`})
+
+	status, _, errs := call(t, t.Context(), "costs", "statement", "--endpoint", url, "--key", "rl_x")
+
+	require.Zero(t, status, errs)
+	require.Regexp(t, `This is the last month, \d{4}-\d\d\. For the present one, until now: --month `+time.Now().UTC().Format("2006-01"), errs)
+}
+
+func TestCostsCommandNamesWrongDays(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		"--from is 2999-01-01: it must not be in the future": {"--from", "2999-01-01"},
+		"--to is 2026-01-02 and --from is 2026-01-02":        {"--from", "2026-01-02", "--to", "2026-01-02"},
+	} {
+		status, _, errs := call(t, t.Context(), append([]string{"costs", "--endpoint", "http://127.0.0.1:1", "--key", "rl_x"}, args...)...)
+		require.Equal(t, 2, status)
+		require.Contains(t, errs, says)
+	}
+}
+
+func TestBudgetsCommand(t *testing.T) {
+	t.Parallel()
+	const id = "acc_01937d3e-1111-7aaa-8000-000000000001"
+	budget := func(scope, limit, use string) string {
+		return `{"id": "bud_1", "scope": "` + scope + `", "period": "DAY", "limitUsd": ` + limit + `, "hard": true, "atLimit": "WAIT", "unknown": "REFUSE",
+			"account": {"id": "` + id + `", "name": "acme"}, "use": [` + use + `]}`
+	}
+	const ann = `{"userId": "ann", "spentUsd": 1, "percent": 50, "reservedUsd": 0, "endsAt": "2026-01-31T12:00:00Z"}`
+	const bob = `{"userId": "bob", "spentUsd": 0.5, "percent": 25, "reservedUsd": 0, "endsAt": "2026-01-31T12:00:00Z"}`
+	url, sent := serveOperations(t, map[string]string{
+		"budgets":   `{"budgets": [` + budget("EACH_USER", "2", ann+","+bob) + `,` + budget("EACH_USER", "2", "") + `]}`,
+		"setBudget": `{"setBudget": ` + budget("ACCOUNT", "0", "") + `}`,
+	})
+	at := []string{"--endpoint", url, "--key", "rl_x"}
+
+	status, out, errs := call(t, t.Context(), append([]string{"budgets"}, at...)...)
+	require.Zero(t, status, errs)
+	require.Regexp(t, `each user +day +\$2\.00 +hard, wait, unknown refuse +- +- +2026-01-31 \d\d:\d\d \S+`, out)
+	require.Regexp(t, ` +ann +\$1\.00 +50% +\$0(\.00)? +2026-01-31 \d\d:\d\d \S+\n +bob +\$0\.50`, out)
+
+	status, out, errs = call(t, t.Context(), append([]string{"budgets", "set", "--account", id, "--month", "0"}, at...)...)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "Its limit is 0: it refuses every job from now on that costs something.")
+	require.EqualValues(t, 0, sent["setBudget"]["input"].(map[string]any)["limitUsd"])
+
+	for _, wrong := range []string{"NaN", "Inf", "-5", "1e300"} {
+		status, _, errs = call(t, t.Context(), append([]string{"budgets", "set", "--account", id, "--month=" + wrong}, at...)...)
+		require.Equal(t, 2, status, wrong)
+		require.Regexp(t, `--month is \S+: it must be from 0 to 1000000000 US dollars`, errs)
+	}
 }
 
 func TestReportsCommand(t *testing.T) {

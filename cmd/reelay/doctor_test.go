@@ -78,7 +78,7 @@ func TestDoctorLive(t *testing.T) {
 		"APoolOfNoFile":     {[]string{"--gce", "--pool", "small"}, terminal.ExitUsage, "--pool names a pool of --file"},
 		"ALongWait":         {live("--project", "mine-1", "--wait", "2h"), terminal.ExitUsage, "--wait is 2h0m0s"},
 		"NoReport":          {live("--project", "mine-1", "--report", ""), terminal.ExitUsage, "--report is empty"},
-		"NeedsAnAnswer":     {live("--pool", "small", "--project", fakegce.Project), terminal.ExitFailed, "confirm with --yes"},
+		"NeedsAnAnswer":     {live("--pool", "small", "--project", fakegce.Project), terminal.ExitUsage, "answer with --yes"},
 		"AnotherProject":    {live("--pool", "small", "--project", "mine-1", "--yes"), terminal.ExitFailed, "give the project of the pool"},
 		"AnotherProvider":   {live("--pool", "other", "--project", "mine-1", "--yes"), terminal.ExitFailed, "has the provider command"},
 		"SeveralPools":      {live("--project", "mine-1", "--yes"), terminal.ExitFailed, "name one with --pool"},

@@ -26,6 +26,8 @@ func TestPricesCommands(t *testing.T) {
 		"as JSON":    {[]string{"--json"}, book, `(?s)"models": \[.*"price": null.*"perSecondUsd": 0\.75`},
 		"an import": {[]string{"import", file}, `{"importProviderPrices": [{"added": true, "price": ` + price + `, "warning": "No model."}]}`,
 			`added +veo veo-3 from 2027-01-01T00:00:00Z: \$0\.4 a second.*\n +warning: No model\.`},
+		"a dry run": {[]string{"import", file, "--dry-run"}, `{"importProviderPrices": [{"added": true, "price": ` + price + `, "warning": "", "notes": ["It begins in the past."]}]}`,
+			`would add +veo veo-3 from 2027-01-01T00:00:00Z: .*\n +It begins in the past\.\n`},
 		"an import again": {[]string{"import", file, "--dry-run", "--json"},
 			`{"importProviderPrices": [{"added": false, "price": ` + price + `, "warning": ""}]}`, `"added": false`},
 	} {

@@ -47,8 +47,9 @@ func TestProvidersTest(t *testing.T) {
 		status int
 		says   string
 	}{
-		"NeedsAProgram":           {nil, terminal.ExitUsage, "PROGRAM is missing"},
-		"NeedsAnAnswer":           {[]string{program}, terminal.ExitFailed, "which may cost money. Continue. This is not a terminal: confirm with --yes"},
+		"NeedsAProgram": {nil, terminal.ExitUsage, "PROGRAM is missing"},
+		"NeedsAnAnswer": {[]string{program}, terminal.ExitUsage,
+			"which may cost money. Continue?\nThis is not a terminal, so nobody was asked and nothing was done: answer with --yes"},
 		"NoSuchProgram":           {[]string{program + "x", "--yes"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
 		"NoSuchProgramNoQuestion": {[]string{program + "x"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
 		"AnotherProgram": {[]string{program, "--file", pools, "--pool", "a"}, terminal.ExitFailed,

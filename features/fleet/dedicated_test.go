@@ -143,6 +143,24 @@ func TestPoolsOfDeletedAccountsServeNobody(t *testing.T) {
 	require.Equal(t, fleet.StateActive, state())
 }
 
+func TestPoolsRefuseRegionsThatNoCloudHas(t *testing.T) {
+	t.Parallel()
+
+	s := jobstest.New(t)
+	for i, region := range []string{"us-east-1", "europe-west4", "aws/us-east-1", "EU-RO-1", "westeurope", "gke_project_zone_name", "admin@cluster:6443"} {
+		known := spec()
+		known.Name, known.Region = fmt.Sprintf("pool-%d", i), region
+		_, err := s.Pools.Create(t.Context(), s.Admin, known)
+		require.NoError(t, err, region)
+	}
+	for _, region := range []string{"EU 1!", "", " eu", "/eu", "eu\n1", "é", strings.Repeat("a", 201)} {
+		wrong := spec()
+		wrong.Region = region
+		_, err := s.Pools.Create(t.Context(), s.Admin, wrong)
+		jobstest.RequireInvalid(t, err, "region")
+	}
+}
+
 func TestPoolsRefuseUnknownAccounts(t *testing.T) {
 	t.Parallel()
 

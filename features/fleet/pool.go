@@ -381,6 +381,9 @@ func (s *Pools) admit(ctx context.Context, p jobs.Principal, pool *capacity.Pool
 
 var poolName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
+// regionName is what the regions, data centers and contexts of clouds are named of. Programs of providers have a cloud before it.
+var regionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+
 // check returns INVALID_INPUT of the first invalid field.
 func (s *Pools) check(pool *capacity.Pool) error {
 	spec := pool.PoolSpec
@@ -438,6 +441,10 @@ func checkTexts(spec capacity.PoolSpec) error {
 		if !text.Valid(f.value, f.least, text.MaxName) {
 			return apierror.Invalid(f.name, "%s must have %d to %d printable characters.", f.name, f.least, text.MaxName)
 		}
+	}
+	if !regionName.MatchString(spec.Region) {
+		return apierror.Invalid("region", "region must have letters, digits and . _ : / @ + -, and begin with a letter or a digit, such as "+
+			"europe-west4 or aws/us-east-1.")
 	}
 	for i, tier := range spec.Tiers {
 		if !slices.Contains(models.Tiers, tier) || slices.Contains(spec.Tiers[:i], tier) {

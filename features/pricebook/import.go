@@ -12,6 +12,7 @@ import (
 	"github.com/reelay/reelay/internal/text"
 	"github.com/reelay/reelay/jobs"
 	"github.com/reelay/reelay/models/costs"
+	"github.com/reelay/reelay/models/postgres"
 	"github.com/samber/lo"
 	"github.com/uptrace/bun"
 )
@@ -33,6 +34,8 @@ type Change struct {
 	Price *costs.ProviderPrice
 	// Warning says that no model of the catalogue is the price's; or "".
 	Warning string
+	// Notes are sentences: what a price that begins in the past does not change, and until when one holds.
+	Notes []string
 }
 
 // Import adds the prices of a file, all or none of them. A version that the book has is not changed. It returns
@@ -69,9 +72,16 @@ func (b *Prices) Import(ctx context.Context, p jobs.Principal, f File) ([]*Chang
 		if len(known)+len(added) > costs.MaxProviderPrices {
 			return apierror.Conflict("The price book may have %d prices. It has %d.", costs.MaxProviderPrices, len(known))
 		}
+		now, err := postgres.Now(ctx, tx)
+		if err != nil {
+			return err
+		}
 		for _, c := range changes {
+			if err := c.note(ctx, tx, known, wanted, models, now); err != nil {
+				return err
+			}
 			if !slices.ContainsFunc(models, func(m *Model) bool { return m.Provider == c.Price.Provider && m.ProviderModel == c.Price.Model }) {
-				c.Warning = "No model of the catalogue has this provider and model."
+				c.Warning = fmt.Sprintf("No model of the catalogue has the provider %s and its model %q.", c.Price.Provider, c.Price.Model)
 			}
 		}
 		if f.DryRun || len(added) == 0 {
@@ -88,6 +98,42 @@ func (b *Prices) Import(ctx context.Context, p jobs.Principal, f File) ([]*Chang
 			jobs.Payload{"prices": lo.Map(added, func(c *Change, _ int) jobs.Payload { return recorded(c.Price) })})
 	})
 	return changes, apierror.Wrap(err, "import the prices of %s", name)
+}
+
+// note adds what importing a version does not do. Versions that the book has need no notes: they were imported before.
+func (c *Change) note(ctx context.Context, db bun.IDB, known, wanted []*costs.ProviderPrice, models []*Model, now time.Time) error {
+	if !c.Added {
+		return nil
+	}
+	for _, other := range slices.Concat(known, wanted) {
+		if other.Provider == c.Price.Provider && other.Model == c.Price.Model && other.Since.After(c.Price.Since) &&
+			(c.Price.Until.IsZero() || other.Since.Before(c.Price.Until)) {
+			c.Price.Until = other.Since
+		}
+	}
+	if !c.Price.Until.IsZero() {
+		c.Notes = append(c.Notes, fmt.Sprintf("It holds until %s, when the next version begins.", c.Price.Until.UTC().Format(time.RFC3339)))
+	}
+	if !c.Price.Since.Before(now) {
+		return nil
+	}
+	var names []string
+	for _, m := range models {
+		if m.Provider == c.Price.Provider && m.ProviderModel == c.Price.Model {
+			names = append(names, m.Name)
+		}
+	}
+	n, err := costs.CountUnpricedFees(ctx, db, c.Price.Provider, names, c.Price.Since, c.Price.Until)
+	if err != nil {
+		return err
+	}
+	note := "It begins in the past: fees that were entered do not change."
+	if n > 0 {
+		note += fmt.Sprintf(" %s of its models since then %s without an amount, and %s so.", text.Count(n, "fee"),
+			lo.Ternary(n == 1, "is", "are"), lo.Ternary(n == 1, "stays", "stay"))
+	}
+	c.Notes = append(c.Notes, note)
+	return nil
 }
 
 // compare says what becomes of each version.

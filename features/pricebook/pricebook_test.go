@@ -64,7 +64,10 @@ func TestImport(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []bool{false, true, true}, []bool{changes[0].Added, changes[1].Added, changes[2].Added})
 		require.Empty(t, changes[0].Warning)
-		require.NotEmpty(t, changes[2].Warning)
+		require.Equal(t, `No model of the catalogue has the provider kling and its model "nobodys".`, changes[2].Warning)
+		require.Empty(t, changes[0].Notes)
+		require.Empty(t, changes[1].Notes, "it begins in the future, and none follows")
+		require.Equal(t, []string{"It begins in the past: fees that were entered do not change."}, changes[2].Notes)
 
 		book, err := prices.Book(t.Context(), s.Admin)
 		require.NoError(t, err)
@@ -81,6 +84,31 @@ func TestImport(t *testing.T) {
 		var entries []access.AuditEntry
 		require.NoError(t, s.DB.NewSelect().Model(&entries).Where("action = 'importProviderPrices'").Scan(t.Context()))
 		require.Len(t, entries, 2)
+	})
+
+	t.Run("SaysWhatAPriceOfThePastDoesNotChange", func(t *testing.T) {
+		t.Parallel()
+		s, prices := start(t)
+		job := s.Submit(t)
+		_, err := s.Registry.Apply(t.Context(), s.Admin, registry.Application{File: "models.yaml", Source: `models: [
+			{name: film, runtime: veo, settings: {model: veo-3}, type: video.generate, description: Veo, gpuTypes: [any], timeoutSeconds: 600,
+				gpuSecondsPerSecond: 1, params: {type: object, properties: {}}}]`})
+		require.NoError(t, err)
+		s.Exec(t, `INSERT INTO ledger (kind, at, attempt_id, job_id, run, account_id, type, model, pool, provider, region, gpu_type, completed,
+				useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd, provider_key)
+			SELECT 'FEE', '2026-03-01', gen_random_uuid(), id, 1, account_id, type, 'film', 'p', 'veo', 'mars', 'any', false, 0, 0, NULL, 0, NULL, gen_random_uuid()
+			FROM jobs, generate_series(1, 2) WHERE id = ?`, job.ID)
+		_, err = prices.Import(t.Context(), s.Admin, file(strings.Replace(veo, "2026-01-01", "2026-06-01", 1)))
+		require.NoError(t, err)
+		earlier := file(veo)
+		earlier.DryRun = true
+
+		changes, err := prices.Import(t.Context(), s.Admin, earlier)
+
+		require.NoError(t, err)
+		require.Equal(t, []string{"It holds until 2026-06-01T00:00:00Z, when the next version begins.",
+			"It begins in the past: fees that were entered do not change. 2 fees of its models since then are without an amount, and stay so."},
+			changes[0].Notes)
 	})
 
 	t.Run("RefusesAnotherPriceOfTheSameTime", func(t *testing.T) {

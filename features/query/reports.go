@@ -63,9 +63,10 @@ type Flakiness struct {
 	By costs.Group
 	// Name is the place's name: empty for workers without a pool.
 	Name string
-	// Attempts is how many ended, and Completed how many of them completed their jobs.
-	Attempts, Completed int64
-	WastedSeconds       float64
+	// Attempts is how many ended, Completed how many of them completed their jobs, and Cancelled how many ended because
+	// their jobs were cancelled.
+	Attempts, Completed, Cancelled int64
+	WastedSeconds                  float64
 }
 
 // PerVideo is how many attempts each completed job took, or nil if none completed.
@@ -76,9 +77,14 @@ func (f *Flakiness) PerVideo() *float64 {
 	return new(float64(f.Attempts) / float64(f.Completed))
 }
 
-// FailureRate is the share of the attempts that did not complete their jobs, 0 to 1. It includes preempted ones.
+// FailureRate is the share of the attempts that did not complete their jobs, 0 to 1. It includes preempted ones. Those whose
+// jobs were cancelled do not count: that says nothing of the place.
 func (f *Flakiness) FailureRate() float64 {
-	return 1 - float64(f.Completed)/float64(max(f.Attempts, 1))
+	counted := f.Attempts - f.Cancelled
+	if counted <= 0 {
+		return 0
+	}
+	return max(1-float64(f.Completed)/float64(counted), 0)
 }
 
 // Kept is how much of a kind is kept, and for how long.
@@ -174,7 +180,7 @@ func (r *Reports) flakiness(ctx context.Context, p jobs.Principal, now time.Time
 		first := len(found)
 		for _, row := range report.Rows {
 			found = append(found, &Flakiness{
-				By: by, Name: row.Key, Attempts: row.Attempts, Completed: row.Completed, WastedSeconds: row.WastedSeconds,
+				By: by, Name: row.Key, Attempts: row.Attempts, Completed: row.Completed, Cancelled: row.Cancelled, WastedSeconds: row.WastedSeconds,
 			})
 		}
 		slices.SortStableFunc(found[first:], func(a, b *Flakiness) int { return cmp.Compare(b.FailureRate(), a.FailureRate()) })

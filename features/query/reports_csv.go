@@ -55,9 +55,9 @@ func (s *ReportSet) WriteCSV(to io.Writer, report string) error {
 			write(r.Type, r.Completed, r.Retried, r.Retries, number(new(r.Mean())), r.Most, at(r.Since))
 		}
 	case "flakiness":
-		write("by", "name", "attempts", "completed", "attempts_per_video", "failure_rate", "wasted_seconds")
+		write("by", "name", "attempts", "completed", "cancelled", "attempts_per_video", "failure_rate", "wasted_seconds")
 		for _, f := range s.Flakiness {
-			write(strings.ToLower(string(f.By)), f.Name, f.Attempts, f.Completed, number(f.PerVideo()), number(new(f.FailureRate())),
+			write(strings.ToLower(string(f.By)), f.Name, f.Attempts, f.Completed, f.Cancelled, number(f.PerVideo()), number(new(f.FailureRate())),
 				number(&f.WastedSeconds))
 		}
 	case "retention":

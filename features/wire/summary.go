@@ -35,7 +35,7 @@ type Summary struct {
 	WaitedSeconds        *float64     `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	RanSeconds           *float64     `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
 	Time                 *TimeSpent   `json:"time,omitempty" doc:"Where the time of this run went. The parts add up to the total. Only of a job that has ended."`
-	CostUSD              *float64     `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool had no price."`
+	CostUSD              *float64     `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool, or the model of a hosted provider, had no price."`
 	EstimatedCostUSD     *float64     `json:"estimated_cost_usd" doc:"What the job was expected to cost when it was submitted, in US dollars. Null if that is unknown."`
 	FailureReason        *string      `json:"failure_reason" doc:"A sentence that says why the job failed."`
 	CreatedAt            time.Time    `json:"created_at"`

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/reelay/reelay/internal/text"
 )
 
 // Code tells a program what went wrong; docs/users/errors.md lists them.
@@ -116,8 +118,19 @@ func Later(code Code, after time.Duration, format string, args ...any) *Error {
 	seconds := max(int(math.Ceil(after.Seconds())), 1)
 	e := New(code, format, args...)
 	e.RetryAfterSeconds = seconds
-	e.Message += fmt.Sprintf(" Try again in %d s.", seconds)
+	e.Message += " Try again in " + wait(seconds) + "."
 	return e
+}
+
+// wait formats a wait of two minutes or more in larger units, rounded up to minutes from an hour on, so that it is never too short.
+func wait(seconds int) string {
+	switch {
+	case seconds < 120:
+		return fmt.Sprintf("%d s", seconds)
+	case seconds >= 3600:
+		seconds = (seconds + 59) / 60 * 60
+	}
+	return text.Setting(time.Duration(seconds) * time.Second)
 }
 
 func Invalid(field, format string, args ...any) *Error {

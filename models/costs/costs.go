@@ -35,11 +35,14 @@ type AttemptCost struct {
 	JobID     models.JobID     `bun:"job_id"`
 	AttemptID models.AttemptID `bun:"attempt_id"`
 	Cost
+	// Unpriced is the hosted provider whose fee for it is unknown, or "".
+	Unpriced string `bun:"unpriced,nullzero"`
 }
 
 // OfJobs returns what the attempts of these jobs cost that have ended, in no particular order.
 func OfJobs(ctx context.Context, db bun.IDB, jobs []models.JobID) (found []*AttemptCost, err error) {
-	err = db.NewRaw(`SELECT l.job_id, l.attempt_id, `+sumsSQL+`
+	err = db.NewRaw(`SELECT l.job_id, l.attempt_id, `+sumsSQL+`,
+			max(l.provider) FILTER (WHERE l.provider_key IS NOT NULL AND (l.useful_usd IS NULL OR l.wasted_usd IS NULL)) AS unpriced
 		FROM ledger l WHERE l.job_id = ANY (?::uuid[]) GROUP BY l.job_id, l.attempt_id`, postgres.UUIDArray(jobs)).Scan(ctx, &found)
 	return found, err
 }

@@ -369,3 +369,28 @@ func TestReport(t *testing.T) {
 		require.Zero(t, all[""].Attempts)
 	})
 }
+
+// A cancel says nothing of where the attempt ran.
+func TestReportCountsCancelledAttempts(t *testing.T) {
+	t.Parallel()
+	db := fixture(t)
+	attempt(t, db, "lost", "spot", 0, 10, 0, 0, models.JobQueued)
+	exec(t, db, `INSERT INTO job_attempts (id, job_id, run, attempt_no, worker_id, fencing_token, status, leased_at, lease_expires_at)
+		SELECT md5('stopped')::uuid, md5('j')::uuid, (SELECT run FROM jobs), 2, md5('wspot')::uuid, gen_random_uuid(), 'RUNNING', ?0, ?0`, begin.Add(20*time.Second))
+	exec(t, db, "UPDATE job_attempts SET status = 'CANCELLED', ended_at = ? WHERE id = md5('stopped')::uuid", begin.Add(30*time.Second))
+	day := begin.Truncate(24 * time.Hour)
+	exec(t, db, "UPDATE ledger_closing SET until = ?", day)
+
+	for _, closed := range []bool{false, true} {
+		if closed {
+			require.NoError(t, db.RunInTx(t.Context(), nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := costs.CloseDay(ctx, tx)
+				return err
+			}))
+		}
+		rows, err := costs.Report(t.Context(), db, costs.ByProvider, costs.Filter{From: day, To: day.AddDate(0, 0, 1)}, 10)
+		require.NoError(t, err)
+		require.Len(t, rows, 2)
+		require.Equal(t, []int64{2, 0, 1}, []int64{rows[1].Attempts, rows[1].Completed, rows[1].Cancelled})
+	}
+}

@@ -93,3 +93,15 @@ func ProviderFee(ctx context.Context, db bun.IDB, kind string, asked provider.As
 		Scan(ctx, &usd)
 	return usd, err
 }
+
+// CountUnpricedFees counts the fees of these models of Reelay at a provider that were entered without an amount from a time on,
+// and before until unless that is zero.
+func CountUnpricedFees(ctx context.Context, db bun.IDB, kind string, models []string, since, until time.Time) (n int, err error) {
+	if len(models) == 0 {
+		return 0, nil
+	}
+	err = db.NewRaw(`
+		SELECT count(*) FROM ledger WHERE kind = 'FEE' AND provider = ?0 AND model IN (?1) AND at >= ?2 AND (?3::timestamptz IS NULL OR at < ?3)
+			AND (useful_usd IS NULL OR wasted_usd IS NULL)`, kind, bun.List(models), since, bun.NullTime{Time: until}).Scan(ctx, &n)
+	return n, err
+}

@@ -62,6 +62,8 @@ type Row struct {
 	Completed int64 `bun:"completed"`
 	// Drafts is how many of Completed completed drafts.
 	Drafts int64 `bun:"drafts"`
+	// Cancelled is how many of Attempts ended because their jobs were cancelled.
+	Cancelled int64 `bun:"cancelled"`
 	// Unpriced is how many entries have an unknown amount, since their pool, or a model of a hosted provider, had no price.
 	Unpriced      int64           `bun:"unpriced"`
 	UsefulSeconds float64         `bun:"useful_seconds"`
@@ -88,7 +90,7 @@ func (r *Row) PerVideo() *decimal.Decimal {
 
 // sumsOfRowsSQL sums up rows of the ledger l.
 const sumsOfRowsSQL = `count(*) FILTER (WHERE l.kind = 'ATTEMPT') AS attempts, count(*) FILTER (WHERE l.completed) AS completed,
-		count(*) FILTER (WHERE l.draft) AS drafts,
+		count(*) FILTER (WHERE l.draft) AS drafts, count(*) FILTER (WHERE l.cancelled) AS cancelled,
 		count(*) FILTER (WHERE l.useful_usd IS NULL OR l.wasted_usd IS NULL OR l.charged_usd IS NULL) AS unpriced,
 		sum(l.useful_seconds) AS useful_seconds, sum(l.wasted_seconds) AS wasted_seconds,
 		coalesce(sum(l.useful_usd), 0) AS useful_usd, coalesce(sum(l.wasted_usd), 0) AS wasted_usd,
@@ -125,7 +127,7 @@ func tableOf(by Group, f Filter) dayTable {
 	}
 }
 
-const sumColumns = "attempts, completed, drafts, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd"
+const sumColumns = "attempts, completed, drafts, cancelled, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd"
 
 // addedSQL adds up rows that are sums.
 var addedSQL = "sum(" + strings.ReplaceAll(sumColumns, ", ", "), sum(") + ")"
@@ -215,18 +217,18 @@ func Report(ctx context.Context, db bun.IDB, by Group, f Filter, limit int) (fou
 		WITH days AS (`+strings.Join(read, ` UNION ALL `)+`),
 		groups AS MATERIALIZED (
 			SELECT `+cmp.Or(shown[by], "days.key")+` AS key, sum(attempts)::bigint AS attempts, sum(completed)::bigint AS completed,
-				sum(drafts)::bigint AS drafts, sum(unpriced)::bigint AS unpriced,
+				sum(drafts)::bigint AS drafts, sum(cancelled)::bigint AS cancelled, sum(unpriced)::bigint AS unpriced,
 				sum(useful_seconds) AS useful_seconds, sum(wasted_seconds) AS wasted_seconds, sum(useful_usd) AS useful_usd,
 				sum(wasted_usd) AS wasted_usd, sum(charged_usd) AS charged_usd
 			FROM days GROUP BY days.key)
 		SELECT '' AS key, true AS total, coalesce(sum(attempts), 0)::bigint AS attempts, coalesce(sum(completed), 0)::bigint AS completed,
-			coalesce(sum(drafts), 0)::bigint AS drafts,
+			coalesce(sum(drafts), 0)::bigint AS drafts, coalesce(sum(cancelled), 0)::bigint AS cancelled,
 			coalesce(sum(unpriced), 0)::bigint AS unpriced, coalesce(sum(useful_seconds), 0) AS useful_seconds,
 			coalesce(sum(wasted_seconds), 0) AS wasted_seconds, coalesce(sum(useful_usd), 0) AS useful_usd,
 			coalesce(sum(wasted_usd), 0) AS wasted_usd, coalesce(sum(charged_usd), 0) AS charged_usd
 		FROM groups
 		UNION ALL
-		(SELECT key, false, attempts, completed, drafts, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd
+		(SELECT key, false, attempts, completed, drafts, cancelled, unpriced, useful_seconds, wasted_seconds, useful_usd, wasted_usd, charged_usd
 		FROM groups ORDER BY `+order+` LIMIT ?5)`,
 		day(c.From), day(c.Months), day(c.Rest), day(c.Open), f.Account, limit, c.Open, c.To, cmp.Or(f.Zone, "UTC")).Scan(ctx, &found)
 	return found, err

@@ -23,7 +23,7 @@ const (
 	KeptWorkers   Kind = "WORKERS"
 	KeptMachines  Kind = "MACHINES"
 	KeptWebhooks  Kind = "WEBHOOKS"
-	KeptPrices    Kind = "PRICES"
+	KeptPrices    Kind = "POOL_PRICES"
 	KeptLedger    Kind = "LEDGER"
 	KeptAudit     Kind = "AUDIT"
 )

@@ -69,7 +69,7 @@ type jobView struct {
 	Retries        int            `json:"retries" doc:"The number of attempts after the first."`
 	Waited         *float64       `json:"waited_seconds" doc:"Seconds that this run has been queued, all waits together. The current wait is added when it ends."`
 	Ran            *float64       `json:"ran_seconds" doc:"Seconds that workers have held this run, all attempts together. The current attempt is added when it ends."`
-	CostUSD        *float64       `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool had no price."`
+	CostUSD        *float64       `json:"cost_usd" doc:"What the account pays, in US dollars: the useful time of the run that completed. 0 if the job failed or was cancelled. Until it ends, what it would be now. Null if a pool, or the model of a hosted provider, had no price."`
 	EstimatedCost  *float64       `json:"estimated_cost_usd" doc:"What the job was expected to cost when it was submitted, in US dollars. Null if that is unknown."`
 	PreviewURL     *string        `json:"preview_url" doc:"A signed link to the newest picture of the unfinished video. Null if its runtime sends none, and once the job has ended; of a completed draft, its clip or picture."`
 	AtMostOnce     bool           `json:"at_most_once,omitempty" doc:"True if the job is never started twice."`

@@ -71,13 +71,14 @@ type flakiness struct {
 	Name             string   `json:"name" doc:"Empty for workers without a pool."`
 	Attempts         int64    `json:"attempts" doc:"How many ended."`
 	Completed        int64    `json:"completed" doc:"How many of them completed their jobs."`
+	Cancelled        int64    `json:"cancelled" doc:"How many of them ended because their jobs were cancelled."`
 	AttemptsPerVideo *float64 `json:"attempts_per_video" doc:"How many attempts each completed job took. Null if none completed."`
-	FailureRate      float64  `json:"failure_rate" doc:"The share of the attempts that did not complete their jobs, 0 to 1, also for preemptions."`
+	FailureRate      float64  `json:"failure_rate" doc:"The share of the other attempts that did not complete their jobs, 0 to 1, also for preemptions: those whose jobs were cancelled do not count."`
 	WastedSeconds    float64  `json:"wasted_seconds"`
 }
 
 type kept struct {
-	Kind        string     `json:"kind" enum:"jobs,events,dead_letters,files,deletions,workers,machines,webhooks,prices,ledger,audit" doc:"Files are videos, pictures, checkpoints, logs and inputs. Deletions are objects that the store has yet to delete."`
+	Kind        string     `json:"kind" enum:"jobs,events,dead_letters,files,deletions,workers,machines,webhooks,pool_prices,ledger,audit" doc:"Files are videos, pictures, checkpoints, logs and inputs. Deletions are objects that the store has yet to delete."`
 	Rows        int64      `json:"rows"`
 	Exact       bool       `json:"exact" doc:"Up to 10,000 rows are counted. Above, it is PostgreSQL's estimate."`
 	OldestAt    *time.Time `json:"oldest_at" doc:"The time from which the age of the oldest counts. Null without rows."`
@@ -151,7 +152,8 @@ func reportSetOf(set *query.ReportSet) reportSet {
 			return typeRetries{r.Type, r.Completed, r.Retried, r.Retries, r.Mean(), r.Most, r.Since.UTC()}
 		}),
 		Flakiness: lo.Map(set.Flakiness, func(f *query.Flakiness, _ int) flakiness {
-			return flakiness{strings.ToLower(string(f.By)), f.Name, f.Attempts, f.Completed, f.PerVideo(), f.FailureRate(), f.WastedSeconds}
+			return flakiness{strings.ToLower(string(f.By)), f.Name, f.Attempts, f.Completed, f.Cancelled, f.PerVideo(), f.FailureRate(),
+				f.WastedSeconds}
 		}),
 		Retention: lo.Map(set.Retention, func(k *query.Kept, _ int) kept {
 			return kept{strings.ToLower(string(k.Kind)), k.Rows, k.Exact(), known(k.OldestAt), k.KeptSeconds(), known(k.GoesAt())}

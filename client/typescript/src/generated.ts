@@ -522,6 +522,8 @@ export type AttentionKind =
 /** What keeps a pool from having more workers; the first that applies. */
 export type PoolState =
   | 'ACTIVE'
+  /** All accounts that it is dedicated to are deleted. It gets no workers: delete it, or dedicate it to others. */
+  | 'SERVES_NOBODY'
   | 'PAUSED'
   /** It is outside the pool's active hours. */
   | 'CLOSED_BY_HOURS'
@@ -700,7 +702,7 @@ export type DrainObstacle =
   | 'NO_CAPACITY'
   | 'NO_WORKER';
 
-/** FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete. */
+/** FILES are videos, pictures, checkpoints, logs and inputs. DELETIONS are objects that the store has yet to delete. POOL_PRICES is the history of what pools cost; the prices of providers are kept for ever. */
 export type KeptKind =
   | 'JOBS'
   | 'EVENTS'
@@ -710,7 +712,7 @@ export type KeptKind =
   | 'WORKERS'
   | 'MACHINES'
   | 'WEBHOOKS'
-  | 'PRICES'
+  | 'POOL_PRICES'
   | 'LEDGER'
   | 'AUDIT';
 

@@ -35,9 +35,15 @@ func (y *YesFlag) Confirm(cmd *cobra.Command, question string) error {
 // Insist is confirm for a command that may change very much: without a terminal, it needs --yes.
 func (y *YesFlag) Insist(cmd *cobra.Command, question string) error {
 	if !y.Yes && !IsTerminal(cmd.InOrStdin()) {
-		return fmt.Errorf("%s This is not a terminal: confirm with --yes", strings.TrimSuffix(question, "?")+".")
+		return Unasked(question, "--yes")
 	}
 	return y.Confirm(cmd, question)
+}
+
+// Unasked is the error of a command that cannot ask its question, since its input is not a terminal. how is what answers it.
+func Unasked(question, how string) error {
+	return StatusError(ExitUsage,
+		fmt.Errorf("%s\nThis is not a terminal, so nobody was asked and nothing was done: answer with %s", question, how))
 }
 
 // Ask prints a question and returns the line that is the answer, without the spaces around it.

@@ -43,10 +43,13 @@ func accountsDeleteCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		d, err := c.DeleteAccount(ctx, id, name)
-		if err == nil && !noWait {
-			d, err = followDeletion(ctx, c, cmd.ErrOrStderr(), d)
+		if err == nil {
+			name = d.Name
+			if !noWait {
+				d, err = followDeletion(ctx, c, cmd.ErrOrStderr(), d)
+			}
 		}
-		return d, printDeletion(d), err
+		return d, printDeletion(d, name), err
 	})
 }
 
@@ -61,14 +64,37 @@ func toDelete(ctx context.Context, c *client.Client, cmd *cobra.Command, which, 
 	if typed != "" {
 		return id, typed, nil
 	}
-	if !terminal.IsTerminal(cmd.InOrStdin()) {
-		return "", "", terminal.UsageError(cmd, errors.New("this is not a terminal: confirm with --yes-delete and the name of the account"))
+	what, err := whatIsDeleted(ctx, c, id)
+	if err != nil {
+		return "", "", err
 	}
-	name, err = terminal.Ask(cmd.InOrStdin(), cmd.ErrOrStderr(), "This deletes the account with all its data. Type its name to delete it: ")
+	if !terminal.IsTerminal(cmd.InOrStdin()) {
+		return "", "", terminal.Unasked(what, "--yes-delete and the name of the account")
+	}
+	name, err = terminal.Ask(cmd.InOrStdin(), cmd.ErrOrStderr(), what+"\nType the name of the account to delete it: ")
 	if err == nil && name == "" {
 		err = errors.New("nothing was deleted")
 	}
 	return id, name, err
+}
+
+// whatIsDeleted says what the deletion of an account ends, and what to do before it.
+func whatIsDeleted(ctx context.Context, c *client.Client, id string) (string, error) {
+	account, err := findAccount(ctx, c, func(a *client.Account) bool { return a.Id == id })
+	if err != nil {
+		return "", err
+	}
+	if account == nil {
+		return "", fmt.Errorf("no account has the id %s: `reelay accounts list` shows the accounts", id)
+	}
+	jobs, err := c.Jobs(ctx, client.JobFilter{AccountId: &id}, 1, "")
+	if err != nil {
+		return "", err
+	}
+	name := output.Clean(account.Name)
+	return fmt.Sprintf("This deletes the account %q (%s) with all its data: %s, of which %d run and %d wait. These are cancelled.\n"+
+		"It cannot be undone. Write its last statement first, while it has its users: reelay costs statement --account %s --month %s --csv FILE",
+		name, id, text.Count(jobs.TotalCount, "job"), account.Running, account.Queued, id, time.Now().UTC().Format("2006-01")), nil
 }
 
 // followDeletion waits for the end of a deletion, and says how far it is whenever that has changed.
@@ -138,10 +164,12 @@ func accountsDeletionsCommand() *cobra.Command {
 			return nil, nil, err
 		}
 		d, err := c.AccountDeletion(ctx, id)
+		name := ""
 		if err == nil {
+			name = d.Name
 			d, err = followDeletion(ctx, c, cmd.ErrOrStderr(), d)
 		}
-		return d, printDeletion(d), err
+		return d, printDeletion(d, name), err
 	})
 }
 
@@ -164,15 +192,19 @@ var deletionTable = output.Table[client.AccountDeletion]{
 	None: "No account was deleted.",
 }
 
-// printDeletion prints the report of a deletion.
-func printDeletion(d *client.AccountDeletion) output.Printer {
+// printDeletion prints the report of a deletion. name is what the account was called when the command began: a deleted one has
+// no name.
+func printDeletion(d *client.AccountDeletion, name string) output.Printer {
 	return func(out io.Writer) error {
 		screen := output.ScreenOf(out)
+		called := fmt.Sprintf("The account %s (%s)", output.Clean(name), d.AccountId)
+		if name == deletedName {
+			called = "The account " + d.AccountId
+		}
 		if d.FinishedAt == nil {
 			fmt.Fprintf(screen, "%s\nFollow it with: reelay accounts deletions %s\n\n", deletionProgress(d), d.AccountId)
 		} else {
-			fmt.Fprintf(screen, "%s was deleted at %s. Its files are gone by %s.\n\n", d.AccountId, output.Moment(*d.FinishedAt),
-				output.Moment(*d.ObjectsGoneAt))
+			fmt.Fprintf(screen, "%s was deleted at %s.\n\n", called, output.Moment(*d.FinishedAt))
 		}
 		var rows [][]string
 		for _, part := range []struct {
@@ -185,6 +217,23 @@ func printDeletion(d *client.AccountDeletion) output.Printer {
 				}
 			}
 		}
-		return output.WriteRows(screen, []string{"DATA", "FATE", "COUNT"}, rows)
+		if err := output.WriteRows(screen, []string{"DATA", "FATE", "COUNT"}, rows); err != nil {
+			return err
+		}
+		for _, pool := range d.Pools {
+			if pool.ServesNobody {
+				fmt.Fprintf(screen, "\nThe pool %s was dedicated to it and serves nobody now: reelay pools delete %[1]s\n", output.Clean(pool.Name))
+			} else {
+				fmt.Fprintf(screen, "\nThe pool %s is dedicated to it and others: remove it from the pool's accounts.\n", output.Clean(pool.Name))
+			}
+		}
+		if d.FinishedAt == nil {
+			return nil
+		}
+		_, err := fmt.Fprintf(screen, "\n%s is deleted. Its files are gone by %s.\n", called, output.Moment(*d.ObjectsGoneAt))
+		return err
 	}
 }
+
+// deletedName is the name of each deleted account.
+const deletedName = "(deleted account)"

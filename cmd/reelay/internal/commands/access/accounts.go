@@ -214,18 +214,29 @@ func AccountID(ctx context.Context, c *client.Client, name string) (string, erro
 
 // accountsNamed returns the ids of the accounts with this name.
 func accountsNamed(ctx context.Context, c *client.Client, name string) (ids []string, err error) {
+	_, err = findAccount(ctx, c, func(a *client.Account) bool {
+		if a.Name == name {
+			ids = append(ids, a.Id)
+		}
+		return false
+	})
+	return ids, err
+}
+
+// findAccount returns the first account that is wanted, or nil.
+func findAccount(ctx context.Context, c *client.Client, wanted func(*client.Account) bool) (*client.Account, error) {
 	for after := ""; ; {
 		found, err := c.Accounts(ctx, 200, after)
 		if err != nil {
 			return nil, err
 		}
-		for _, edge := range found.Edges {
-			if edge.Node.Name == name {
-				ids = append(ids, edge.Node.Id)
+		for i := range found.Edges {
+			if wanted(&found.Edges[i].Node) {
+				return &found.Edges[i].Node, nil
 			}
 		}
 		if !found.PageInfo.HasNextPage || found.PageInfo.EndCursor == nil {
-			return ids, nil
+			return nil, nil
 		}
 		after = *found.PageInfo.EndCursor
 	}

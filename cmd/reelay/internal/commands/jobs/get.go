@@ -120,7 +120,7 @@ func printJob(to io.Writer, job *client.JobHistory) error {
 		field("times", "%s", timesOf(job.Time))
 	}
 	if len(job.Attempts) > 0 {
-		field("cost", "%s", costOf(&job.Job))
+		field("cost", "%s", costOf(job))
 	}
 	if job.Status == client.JobStatusFailed {
 		field("why", "%s", progress.Failure(&job.Job))
@@ -271,16 +271,16 @@ func attemptRows(attempts []client.Attempt) [][]string {
 }
 
 // costOf says what the account pays, and for operators what it does not.
-func costOf(job *client.Job) string {
-	known := func(usd *float64) string {
-		if usd == nil {
-			return "unknown, since a pool had no price"
-		}
-		return text.USD(*usd)
+func costOf(job *client.JobHistory) string {
+	all := "unknown"
+	if job.CostUsd != nil {
+		all = text.USD(*job.CostUsd)
 	}
-	all := known(job.CostUsd)
 	if rest := job.OperatorCostUsd; rest != nil && *rest > 0 {
 		all += ", and " + text.USD(*rest) + " that the account does not pay"
+	}
+	if why := lo.FromPtr(job.CostUnknown); why != "" {
+		all += lo.Ternary(job.CostUsd == nil, ", since ", ", without what is unknown, since ") + output.Clean(why)
 	}
 	if job.EstimatedCostUsd != nil {
 		all += " (estimated at " + text.USD(*job.EstimatedCostUsd) + ")"

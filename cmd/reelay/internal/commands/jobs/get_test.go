@@ -46,6 +46,11 @@ func TestPrintJob(t *testing.T) {
 				Cancellation: &client.Cancellation{RequestedAt: at(0), StoppedAt: new(at(0)), By: "ana", Reason: new("wrong prompt")}}},
 			shows: []string{"asked " + asked + " · stopped after 0.0 s\n", "asked by   ana: wrong prompt\n"},
 		},
+		"SaysWhichPriceIsUnknown": {
+			job: client.JobHistory{Job: client.Job{Status: client.JobStatusCompleted, Progress: over}, Attempts: []client.Attempt{{AttemptNo: 1}},
+				CostUnknown: new("the price book had no price of Google Veo (model film)")},
+			shows: []string{"cost       unknown, since the price book had no price of Google Veo (model film)\n"},
+		},
 		"ShowsWhatItWaitsForAndUntilWhen": {
 			job: client.JobHistory{Job: client.Job{Status: client.JobStatusScheduled, ExpiresAt: new(at(60))},
 				WaitingFor: []client.WaitingReason{{Message: "It is due at noon."}, {Message: "3 jobs ahead."}}},

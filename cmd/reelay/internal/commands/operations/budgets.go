@@ -23,7 +23,7 @@ func BudgetsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command) *cobra.Command {
 		var account string
 		cmd.Flags().StringVar(&account, "account", "", "only the budgets of this account, by name or id (for operators)")
-		call := &connect.Call{}
+		call := &connect.Call{Target: connect.Target{Operator: true}}
 		return call.Command(cmd, func(ctx context.Context, c *client.Client, _ []string) (any, output.Printer, error) {
 			id, err := access.AccountID(ctx, c, account)
 			if err != nil {
@@ -59,8 +59,8 @@ changed. Accepted jobs stay accepted: a limit below what is reserved for them re
 	f.StringVar(&account, "account", "", "the account, by name or id")
 	f.StringVar(&user, "user", "", "bound one user of the account")
 	f.BoolVar(&in.EachUser, "each-user", false, "bound each user without a budget of their own")
-	f.Float64Var(&day, "day", 0, "the limit of a day, in US dollars")
-	f.Float64Var(&month, "month", 0, "the limit of a month, in US dollars")
+	f.Float64Var(&day, "day", 0, "the limit of a day, in US dollars; 0 refuses every job")
+	f.Float64Var(&month, "month", 0, "the limit of a month, in US dollars; 0 refuses every job")
 	f.BoolVar(&in.Soft, "soft", false, "only notify, at 50, 80 and 100 percent")
 	f.StringVar(&atLimit, "at-limit", "wait", "what becomes of waiting jobs once it is spent: wait or cancel")
 	f.StringVar(&unknown, "unknown", "refuse", "what to do with jobs whose cost is unknown: refuse or allow")
@@ -72,8 +72,10 @@ changed. Accepted jobs stay accepted: a limit below what is reserved for them re
 			err = errors.New("give one limit: --day or --month")
 		case f.Changed("day"):
 			in.Period, in.LimitUsd = client.BudgetPeriodDay, day
+			err = checkLimit("day", day)
 		default:
 			in.Period, in.LimitUsd = client.BudgetPeriodMonth, month
+			err = checkLimit("month", month)
 		}
 		if err == nil {
 			in.AtLimit, err = input.ParseEnum("at-limit", atLimit, client.AllBudgetAtLimit)
@@ -97,8 +99,25 @@ changed. Accepted jobs stay accepted: a limit below what is reserved for them re
 		if err != nil {
 			return nil, nil, err
 		}
-		return set, printBudgets([]client.Budget{*set}), nil
+		return set, func(out io.Writer) error {
+			err := printBudgets([]client.Budget{*set})(out)
+			if set.Hard && set.LimitUsd == 0 && err == nil {
+				_, err = fmt.Fprintln(out, "\nIts limit is 0: it refuses every job from now on that costs something.")
+			}
+			return err
+		}, nil
 	})
+}
+
+// maxLimit is the highest limit that the API accepts, in US dollars.
+const maxLimit = 1_000_000_000
+
+// checkLimit returns an error that names the flag unless the API accepts such a limit.
+func checkLimit(flag string, usd float64) error {
+	if usd >= 0 && usd <= maxLimit { // NaN is neither
+		return nil
+	}
+	return fmt.Errorf("--%s is %g: it must be from 0 to %d US dollars", flag, usd, maxLimit)
 }
 
 func removeBudgetCommand() *cobra.Command {
@@ -115,6 +134,9 @@ func removeBudgetCommand() *cobra.Command {
 		}, err
 	})
 }
+
+// resetsAt is when a budget begins anew, with the zone.
+func resetsAt(at time.Time) string { return at.Local().Format("2006-01-02 15:04 MST") }
 
 // printBudgets prints a line for each budget, and for each user of one of each user.
 func printBudgets(found []client.Budget) output.Printer {
@@ -139,7 +161,11 @@ func printBudgets(found []client.Budget) output.Printer {
 			}
 			line := []string{b.Id, b.Account.Name, of, strings.ToLower(string(b.Period)), text.USD(b.LimitUsd), kind}
 			if len(b.Use) == 0 || b.Scope == client.BudgetScopeEachUser {
-				rows = append(rows, append(line, "", "", "", ""))
+				resets := "-"
+				if len(b.Use) > 0 {
+					resets = resetsAt(b.Use[0].EndsAt)
+				}
+				rows = append(rows, append(line, "-", "", "-", resets))
 				line = []string{"", "", "", "", "", ""}
 			}
 			for _, u := range b.Use {
@@ -147,7 +173,8 @@ func printBudgets(found []client.Budget) output.Printer {
 					line[2] = "  " + *u.UserId
 				}
 				rows = append(rows, append(line[:6:6], text.USD(u.SpentUsd), fmt.Sprintf("%.0f%%", u.Percent), text.USD(u.ReservedUsd),
-					u.EndsAt.Local().Format(time.DateTime)))
+					resetsAt(u.EndsAt)))
+				line = []string{"", "", "", "", "", ""}
 			}
 		}
 		return output.WriteRows(screen, []string{"BUDGET", "ACCOUNT", "OF", "PERIOD", "LIMIT", "KIND", "SPENT", "", "RESERVED", "RESETS AT"}, rows)

@@ -29,12 +29,13 @@ func CostsCommand() *cobra.Command {
 		Long: `Shows what the attempts of some days cost: the time on each worker at the price that its pool had then, and the fees
 of hosted providers. Accounts pay the useful time of jobs that completed, and their fees. Operators also see what was wasted, and what their machines cost while they booted and
 were idle. Days are those of UTC. GET /api/v1/costs has the same as CSV.`,
-		Example: "  reelay costs --by day\n  reelay costs --from 2027-01-01 --to 2027-02-01 --by account\n  reelay costs --by user --account acc_… --json",
+		Example: "  reelay costs --by day\n  reelay costs --from 2026-10-01 --to 2026-11-01 --by account\n" +
+			"  reelay costs --by user --account acc_… --json",
 	}
 	cmd.AddCommand(statementCommand(), reconcileCommand())
 	f := cmd.Flags()
 	f.StringVar(&by, "by", "model", "what to show a row for each of: "+strings.ToLower(input.OneOf(client.AllCostGroup)))
-	f.Var(&from, "from", "the first day, such as 2027-01-31 (default 29 days before the last)")
+	f.Var(&from, "from", "the first day, such as 2026-10-31 (default 29 days before the last)")
 	f.Var(&to, "to", "the day after the last (default: tomorrow)")
 	f.StringVar(&in.Account, "account", "", "only the jobs of this account, by id (for operators)")
 	f.IntVar(&in.First, "first", 100, "the number of rows, 1 to 5000")
@@ -45,12 +46,27 @@ were idle. Days are those of UTC. GET /api/v1/costs has the same as CSV.`,
 		return report, func(out io.Writer) error { return printCosts(out, report, in.By) }, err
 	})
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if in.By, err = input.ParseEnum("by", by, client.AllCostGroup); err != nil {
+		if in.By, err = input.ParseEnum("by", by, client.AllCostGroup); err == nil {
+			err = checkDays(from.day, to.day, time.Now())
+		}
+		if err != nil {
 			return terminal.UsageError(cmd, err)
 		}
 		return nil
 	}
 	return cmd
+}
+
+// checkDays returns an error that names the flags unless there is a day from one to before the other that has begun in UTC.
+func checkDays(from, to *time.Time, now time.Time) error {
+	switch {
+	case from != nil && from.After(now):
+		return fmt.Errorf("--from is %s: it must not be in the future (days are those of UTC)", from.Format(time.DateOnly))
+	case from != nil && to != nil && !to.After(*from):
+		return fmt.Errorf("--to is %s and --from is %s: --to is the day after the last, so it must be after --from", to.Format(time.DateOnly),
+			from.Format(time.DateOnly))
+	}
+	return nil
 }
 
 // printCosts prints the rows, their total, and what the machines cost.
@@ -113,7 +129,7 @@ type dayValue struct{ day *time.Time }
 func (v *dayValue) Set(value string) error {
 	day, err := time.Parse(time.DateOnly, value)
 	if err != nil {
-		return errors.New("it must be a day such as 2027-01-31")
+		return errors.New("it must be a day such as 2026-10-31")
 	}
 	v.day = &day
 	return nil

@@ -60,7 +60,7 @@ time. To import a file again adds nothing. FILE may be - for standard input. doc
 		if err != nil {
 			return nil, nil, err
 		}
-		return output.All(changes), func(out io.Writer) error { return printPriceChanges(out, changes) }, nil
+		return output.All(changes), func(out io.Writer) error { return printPriceChanges(out, changes, dryRun) }, nil
 	})
 }
 
@@ -116,12 +116,19 @@ func rulesWords(p *client.ProviderPrice) string {
 // amount writes an amount with all its digits.
 func amount(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
 
-func printPriceChanges(out io.Writer, changes []client.ProviderPriceChange) error {
+func printPriceChanges(out io.Writer, changes []client.ProviderPriceChange, dryRun bool) error {
+	added := "added"
+	if dryRun {
+		added = "would add"
+	}
 	screen := output.ScreenOf(out)
 	for i := range changes {
 		c := &changes[i]
-		fmt.Fprintf(screen, "%-9s  %s %s from %s: %s\n", map[bool]string{true: "added", false: "unchanged"}[c.Added], c.Price.Provider,
+		fmt.Fprintf(screen, "%-9s  %s %s from %s: %s\n", map[bool]string{true: added, false: "unchanged"}[c.Added], c.Price.Provider,
 			output.Clean(c.Price.Model), moment(c.Price.Since), rulesWords(&c.Price))
+		for _, note := range c.Notes {
+			fmt.Fprintf(screen, "           %s\n", output.Clean(note))
+		}
 		if c.Warning != "" {
 			fmt.Fprintf(screen, "           warning: %s\n", output.Clean(c.Warning))
 		}

@@ -73,7 +73,7 @@ func printReports(out io.Writer, r *client.Reports) error {
 	}
 	for _, f := range r.Flakiness {
 		flaky = append(flaky, []string{strings.ToLower(string(f.By)), orDash(f.Name), fmt.Sprint(f.Attempts), fmt.Sprint(f.Completed),
-			known(f.AttemptsPerVideo, func(v float64) string { return fmt.Sprintf("%.2f", v) }), percent(f.FailureRate),
+			fmt.Sprint(f.Cancelled), known(f.AttemptsPerVideo, func(v float64) string { return fmt.Sprintf("%.2f", v) }), percent(f.FailureRate),
 			text.Seconds(f.WastedSeconds)})
 	}
 	for _, k := range r.Retention {
@@ -97,7 +97,7 @@ func printReports(out io.Writer, r *client.Reports) error {
 		table(fmt.Sprintf("Retries of jobs that completed, %s", text.Count(r.Days, "day")), "No job completed.",
 			[]string{"TYPE", "COMPLETED", "RETRIED", "MEAN", "MOST"}, retries),
 		table(fmt.Sprintf("Flakiness, %s", text.Count(r.Days, "day")), "No attempt ended.",
-			[]string{"BY", "NAME", "ATTEMPTS", "COMPLETED", "PER VIDEO", "FAILED", "WASTED"}, flaky),
+			[]string{"BY", "NAME", "ATTEMPTS", "COMPLETED", "CANCELLED", "PER VIDEO", "FAILED", "WASTED"}, flaky),
 		table("Retention", "", []string{"KIND", "ROWS", "OLDEST", "KEPT", "GOES"}, kept),
 	} {
 		if err != nil {

@@ -44,6 +44,10 @@ adds up to the total. A file is CSV with exact amounts, or a page to print.`,
 		if err != nil {
 			return nil, nil, err
 		}
+		if !cmd.Flags().Changed("month") {
+			fmt.Fprintf(cmd.ErrOrStderr(), "This is the last month, %s. For the present one, until now: --month %s\n", month,
+				time.Now().UTC().Format("2006-01"))
+		}
 		for _, file := range []struct{ path, format string }{{csv, "csv"}, {html, "html"}} {
 			if file.path == "" {
 				continue

@@ -72,7 +72,7 @@ func printEstimate(out io.Writer, e *client.Estimate) error {
 	if e.WaitSeconds == nil {
 		starts = "unknown: no worker can run it now, or its queue is paused"
 	}
-	cost := "unknown: no pool that can run it has a price"
+	cost := "unknown: no pool or provider that can run it has a price (one that was just set counts within 10 s)"
 	if e.CostUsd != nil {
 		cost = "about " + text.USD(*e.CostUsd)
 	}
