@@ -155,12 +155,12 @@ func TestReportsCommand(t *testing.T) {
 	t.Parallel()
 	url, sent := serveOperations(t, map[string]string{"reports": `{"reports": {"days": 30, "moreDeadLetters": true, "deadLetters": [{"type": "video.generate", "model": "ltx", "failureClass": "POISON", "count": 3,
 		"oldestAt": "2026-01-31T12:00:00Z", "newestAt": "2026-01-31T12:00:00Z"}], "waiting": [{"seconds": 65, "job": {"id": "job_1", "type": "t", "model": "m", "lane": "PRO"}, "reasons": [{"message": "No pool."}]}],
-		"retries": [], "flakiness": [{"by": "POOL", "name": "", "attempts": 4, "completed": 0, "failureRate": 1}], "retention": [{"kind": "DEAD_LETTERS", "rows": 20000, "exact": false, "keptSeconds": null}]}}`})
+		"retries": [], "flakiness": [{"by": "POOL", "name": "", "attempts": 4, "completed": 0, "cancelled": 1, "failureRate": 1}], "retention": [{"kind": "DEAD_LETTERS", "rows": 20000, "exact": false, "keptSeconds": null}]}}`})
 
 	status, out, errs := call(t, t.Context(), "reports", "--days", "30", "--endpoint", url, "--key", "rl_x")
 
 	require.Zero(t, status, errs)
-	for _, says := range []string{"of the newest 10,000", "video.generate  ltx    poison  3", "job_1  1 min 05 s  pro", "No pool.", "No job completed.", "pool  -     4         0          n/a        100 %",
+	for _, says := range []string{"of the newest 10,000", "video.generate  ltx    poison  3", "job_1  1 min 05 s  pro", "No pool.", "No job completed.", "pool  -     4         0          1          n/a        100 %",
 		"dead letters  about 20000", "for ever"} {
 		require.Contains(t, out, says)
 	}

@@ -12,7 +12,7 @@ const desertedSQL = `(p.accounts <> '{}' AND NOT EXISTS (SELECT FROM accounts a 
 
 // selectPools reads whole pools.
 func selectPools(db bun.IDB, pools any) *bun.SelectQuery {
-	return db.NewSelect().Model(pools).ColumnExpr("p.*").ColumnExpr(desertedSQL + " AS deserted")
+	return db.NewSelect().Model(pools).ColumnExpr("?TableColumns").ColumnExpr(desertedSQL + " AS deserted")
 }
 
 // Dedicated is a pool that is dedicated to an account.

@@ -84,6 +84,9 @@ func Ending(job *client.Job) error {
 	case client.JobStatusCompleted:
 		return nil
 	case client.JobStatusCancelled:
+		if c := job.Cancellation; c != nil && c.Reason != nil && *c.Reason != "" {
+			return fmt.Errorf("%s was cancelled: %s", job.Id, output.Clean(*c.Reason))
+		}
 		return fmt.Errorf("%s was cancelled", job.Id)
 	}
 	return fmt.Errorf("%s failed: %s", job.Id, Failure(job))

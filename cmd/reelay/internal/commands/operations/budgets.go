@@ -37,7 +37,8 @@ func BudgetsCommand() *cobra.Command {
 		Use: "budgets", SuggestFor: []string{"budget", "limits"}, Args: terminal.NoSuchCommand,
 		Short: "Show what may be spent and how much of it is; set and remove budgets",
 		Long: `Shows the budgets of accounts and their users, and how much of them is used in the present day or month of the account's time
-zone. A hard budget refuses submits above it with BUDGET_EXCEEDED, and starts no job once it is spent; a soft one only notifies.`,
+zone. A hard budget refuses submits above it with BUDGET_EXCEEDED, and starts no job once it is spent; a soft one only notifies.
+Operators see the budgets of all accounts. Beside a running reelay up, --as client shows those of its client.`,
 	})
 	cmd.AddCommand(list(&cobra.Command{Use: "list", Short: "List budgets", Args: cobra.NoArgs}), setBudgetCommand(), removeBudgetCommand())
 	return cmd
