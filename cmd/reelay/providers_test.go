@@ -52,7 +52,7 @@ func TestProvidersTest(t *testing.T) {
 			"which may cost money. Continue?\nThis is not a terminal, so nobody was asked and nothing was done: answer with --yes"},
 		"NoSuchProgram":           {[]string{program + "x", "--yes"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
 		"NoSuchProgramNoQuestion": {[]string{program + "x"}, terminal.ExitFailed, "the program cloudx is not in the folder"},
-		"AnotherProgram": {[]string{program, "--file", pools, "--pool", "a"}, terminal.ExitFailed,
+		"AnotherProgram": {[]string{program, "--file", pools, "--pool", "a"}, terminal.ExitUsage,
 			"The program of the pool is other: this tests cloud with the pool's options."},
 		"NoKey": {[]string{filepath.Join(folder, "denied"), "--yes"}, terminal.ExitFailed,
 			"Fix    Set the credentials and variables of the program in this shell"},
