@@ -25,7 +25,7 @@ func TestReportsPage(t *testing.T) {
 	require.Regexp(t, `(?s)l4-spot.*Finished jobs.*180 days`, got.Body)
 	require.NotContains(t, got.Body, "No job waits in a queue.")
 	file := b.get(t, "/system/reports.csv?report=flakiness&days=30")
-	require.Contains(t, file.Body, "pool,l4-spot,1,1,1.000,0.000,360.000")
+	require.Contains(t, file.Body, "pool,l4-spot,1,1,0,1.000,0.000,360.000")
 	require.Contains(t, b.get(t, "/system/reports.csv?report=coffee").Body, "failure_class", "the default")
 	require.Equal(t, http.StatusOK, b.get(t, "/system/reports?days=coffee").Status, "the default")
 }
