@@ -213,3 +213,17 @@ func TestDeadLetter(t *testing.T) {
 		require.Equal(t, http.StatusConflict, b.post(t, "/dead-letters/"+string(letter.ID)+"/discard", nil).Status)
 	})
 }
+
+// Reelay itself retries a job for those that depend on it: that names no key.
+func TestDeadLetterThatReelayResolved(t *testing.T) {
+	t.Parallel()
+
+	b := operator(t)
+	letter := b.dies(t, b.Worker(t, "host"), models.FailUnauthorized, "the key is refused", "")
+	b.Exec(t, "UPDATE dead_letters SET resolved_at = clock_timestamp(), resolution = 'RETRIED', resolved_by = ?", jobs.HostName)
+
+	got := b.get(t, "/dead-letters/"+string(letter.ID))
+
+	require.Equal(t, http.StatusOK, got.Status)
+	require.Contains(t, got.Body, jobs.HostName)
+}
