@@ -2815,6 +2815,8 @@ func (ec *executionContext) childFields_RegionReport(ctx context.Context, field 
 		return ec.fieldContext_RegionReport_promotions(ctx, field)
 	case "peers":
 		return ec.fieldContext_RegionReport_peers(ctx, field)
+	case "warnings":
+		return ec.fieldContext_RegionReport_warnings(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RegionReport", field.Name)
 }
@@ -2831,6 +2833,16 @@ func (ec *executionContext) childFields_RegionStandby(ctx context.Context, field
 		return ec.fieldContext_RegionStandby_behindBytes(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type RegionStandby", field.Name)
+}
+
+func (ec *executionContext) childFields_RegionWarning(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "problem":
+		return ec.fieldContext_RegionWarning_problem(ctx, field)
+	case "fix":
+		return ec.fieldContext_RegionWarning_fix(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RegionWarning", field.Name)
 }
 
 func (ec *executionContext) childFields_RegisterWorkerPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

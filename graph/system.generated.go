@@ -1121,6 +1121,38 @@ func (ec *executionContext) fieldContext_RegionReport_peers(_ context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _RegionReport_warnings(ctx context.Context, field graphql.CollectedField, obj *region.Report) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RegionReport_warnings(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Warnings, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []region.Warning) graphql.Marshaler {
+			return ec.marshalNRegionWarning2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐWarningᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RegionReport_warnings(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "RegionReport",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_RegionWarning(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _RegionStandby_name(ctx context.Context, field graphql.CollectedField, obj *regions.Standby) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1211,6 +1243,52 @@ func (ec *executionContext) _RegionStandby_behindBytes(ctx context.Context, fiel
 }
 func (ec *executionContext) fieldContext_RegionStandby_behindBytes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("RegionStandby", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _RegionWarning_problem(ctx context.Context, field graphql.CollectedField, obj *region.Warning) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RegionWarning_problem(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Problem, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RegionWarning_problem(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RegionWarning", field, false, false, errors.New("field of type String does not have child fields"))
+}
+
+func (ec *executionContext) _RegionWarning_fix(ctx context.Context, field graphql.CollectedField, obj *region.Warning) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RegionWarning_fix(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Fix, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_RegionWarning_fix(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RegionWarning", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _System_version(ctx context.Context, field graphql.CollectedField, obj *query.System) (ret graphql.Marshaler) {
@@ -1908,6 +1986,11 @@ func (ec *executionContext) _RegionReport(ctx context.Context, sel ast.Selection
 			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
+		case "warnings":
+			out.Values[i] = ec._RegionReport_warnings(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -1959,6 +2042,49 @@ func (ec *executionContext) _RegionStandby(ctx context.Context, sel ast.Selectio
 		case "behindBytes":
 			out.Values[i] = ec._RegionStandby_behindBytes(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
+var regionWarningImplementors = []string{"RegionWarning"}
+
+func (ec *executionContext) _RegionWarning(ctx context.Context, sel ast.SelectionSet, obj *region.Warning) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, regionWarningImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("RegionWarning")
+		case "problem":
+			out.Values[i] = ec._RegionWarning_problem(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "fix":
+			out.Values[i] = ec._RegionWarning_fix(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
 				out.Invalids++
 			}
 		default:
@@ -2317,6 +2443,26 @@ func (ec *executionContext) marshalNRegionStandby2ᚕgithubᚗcomᚋreelayᚋree
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
 		return ec.marshalNRegionStandby2githubᚗcomᚋreelayᚋreelayᚋmodelsᚋregionsᚐStandby(ctx, sel, v[i])
+	})
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) marshalNRegionWarning2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐWarning(ctx context.Context, sel ast.SelectionSet, v region.Warning) graphql.Marshaler {
+	return ec._RegionWarning(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNRegionWarning2ᚕgithubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐWarningᚄ(ctx context.Context, sel ast.SelectionSet, v []region.Warning) graphql.Marshaler {
+	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
+		fc := graphql.GetFieldContext(ctx)
+		fc.Result = &v[i]
+		return ec.marshalNRegionWarning2githubᚗcomᚋreelayᚋreelayᚋfeaturesᚋregionᚐWarning(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

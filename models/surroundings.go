@@ -17,8 +17,6 @@ type Surroundings struct {
 	SynchronousCommit string `bun:"synchronous_commit"`
 	Connections       int    `bun:"connections"`
 	MaxConnections    int    `bun:"max_connections"`
-	// AsyncStandbys counts the standbys that can lack acknowledged commits.
-	AsyncStandbys int `bun:"async_standbys"`
 	// InvalidIndexes are indexes that a failed migration left behind.
 	InvalidIndexes []string `bun:"invalid_indexes,array"`
 
@@ -51,7 +49,6 @@ func GetSurroundings(ctx context.Context, db bun.IDB) (*Surroundings, error) {
 			current_setting('synchronous_commit') AS synchronous_commit,
 			(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
 			current_setting('max_connections')::int AS max_connections,
-			(SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'async') AS async_standbys,
 			(SELECT coalesce(array_agg(i.indexrelid::regclass::text), '{}') FROM pg_index i
 				JOIN pg_class c ON c.oid = i.indexrelid
 				WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace) AS invalid_indexes,

@@ -9,6 +9,7 @@ import (
 	"github.com/reelay/reelay/features/doctor"
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,23 +17,26 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 
 	good := models.Surroundings{Version: 15, Fsync: "on", FullPageWrites: "on", SynchronousCommit: "on", Connections: 90, MaxConnections: 100}
-	for check, spoil := range map[string]func(s *models.Surroundings, drift *time.Duration){
-		"":                 func(*models.Surroundings, *time.Duration) {},
-		"durability":       func(s *models.Surroundings, _ *time.Duration) { s.SynchronousCommit = "off" },
-		"standby":          func(s *models.Surroundings, _ *time.Duration) { s.AsyncStandbys = 1 },
-		"postgres-version": func(s *models.Surroundings, _ *time.Duration) { s.Version = 13 },
-		"connections":      func(s *models.Surroundings, _ *time.Duration) { s.Connections = 91 },
-		"clock":            func(_ *models.Surroundings, d *time.Duration) { *d = 31 * time.Second },
-		"indexes":          func(s *models.Surroundings, _ *time.Duration) { s.InvalidIndexes = []string{"one"} },
+	for check, spoil := range map[string]func(s *models.Surroundings, server *regions.Server, drift *time.Duration){
+		"":           func(*models.Surroundings, *regions.Server, *time.Duration) {},
+		"durability": func(s *models.Surroundings, _ *regions.Server, _ *time.Duration) { s.SynchronousCommit = "off" },
+		"standby": func(_ *models.Surroundings, r *regions.Server, _ *time.Duration) {
+			r.Standbys = []regions.Standby{{Name: "us", State: "async"}}
+		},
+		"commits":          func(_ *models.Surroundings, r *regions.Server, _ *time.Duration) { r.Synchronous = "us" },
+		"postgres-version": func(s *models.Surroundings, _ *regions.Server, _ *time.Duration) { s.Version = 13 },
+		"connections":      func(s *models.Surroundings, _ *regions.Server, _ *time.Duration) { s.Connections = 91 },
+		"clock":            func(_ *models.Surroundings, _ *regions.Server, d *time.Duration) { *d = 31 * time.Second },
+		"indexes":          func(s *models.Surroundings, _ *regions.Server, _ *time.Duration) { s.InvalidIndexes = []string{"one"} },
 	} {
 		t.Run("AdviseOn "+check, func(t *testing.T) {
 			t.Parallel()
 
-			s, drift := good, 29*time.Second
-			spoil(&s, &drift)
+			s, server, drift := good, regions.Server{CommitsWait: true}, 29*time.Second
+			spoil(&s, &server, &drift)
 
 			var advised string
-			for _, f := range doctor.Settings(&s, drift) {
+			for _, f := range doctor.Settings(&s, server, drift) {
 				if f.Level != doctor.LevelOK {
 					advised += f.Check
 				}
@@ -40,6 +44,23 @@ func TestSettings(t *testing.T) {
 			require.Equal(t, check, advised)
 		})
 	}
+}
+
+func TestCommitsThatAreStuck(t *testing.T) {
+	t.Parallel()
+
+	server := regions.Server{CommitsWait: true, Synchronous: "eu", Standbys: []regions.Standby{{Name: "walreceiver", State: "async"}}}
+	good := models.Surroundings{Version: 15, Fsync: "on", FullPageWrites: "on", SynchronousCommit: "on", MaxConnections: 100}
+
+	found := map[string]doctor.Finding{}
+	for _, f := range doctor.Settings(&good, server, 0) {
+		found[f.Check] = f
+	}
+
+	require.Equal(t, doctor.LevelBroken, found["commits"].Level)
+	require.Equal(t, "Commits wait for eu, and no standby of that name follows (walreceiver does): no write succeeds.", found["commits"].Found)
+	require.Contains(t, found["commits"].Fix, "ALTER SYSTEM RESET synchronous_standby_names")
+	require.Equal(t, doctor.LevelOK, found["standby"].Level, "to name it was the mistake")
 }
 
 func TestDrift(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/reelay/reelay/models"
 	"github.com/reelay/reelay/models/backlog"
 	"github.com/reelay/reelay/models/capacity"
+	"github.com/reelay/reelay/models/regions"
 	"github.com/samber/lo"
 )
 
@@ -44,6 +45,10 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	server, err := regions.ReadServer(ctx, d.DB)
+	if err != nil {
+		return nil, err
+	}
 	broken, err := capacity.ListNotBooting(ctx, d.DB)
 	if err != nil {
 		return nil, err
@@ -63,7 +68,7 @@ func (d *Doctor) surroundings(ctx context.Context) ([]Finding, error) {
 	work := append(append(ways(s, away, halts), boots(broken, s.Now)), engines(troubled, s.Now)...)
 	work = append(work, desertedPools(deserted))
 	work = append(work, providers(accounts)...)
-	return append(work, settings(s, drift(s.Now, before, after))...), nil
+	return append(work, settings(s, server, drift(s.Now, before, after))...), nil
 }
 
 // drift is how far this machine's clock is from PostgreSQL's at least, whose time
@@ -214,7 +219,7 @@ func ways(s *models.Surroundings, away []models.Absence, halts []models.Halt) []
 }
 
 // settings is how PostgreSQL is set up.
-func settings(s *models.Surroundings, drift time.Duration) []Finding {
+func settings(s *models.Surroundings, server regions.Server, drift time.Duration) []Finding {
 	var off []string
 	for _, setting := range []struct{ name, value string }{
 		{"fsync", s.Fsync}, {"full_page_writes", s.FullPageWrites}, {"synchronous_commit", s.SynchronousCommit},
@@ -227,16 +232,23 @@ func settings(s *models.Surroundings, drift time.Duration) []Finding {
 		when(len(s.InvalidIndexes) > 0, "These are invalid, or still being built."),
 		"Queries do not use them, and a unique one does not prevent duplicates.", "Run REINDEX INDEX CONCURRENTLY on each.")
 	indexes.IDs, indexes.Count = s.InvalidIndexes, len(s.InvalidIndexes)
+	stuck := Advise("commits", "The standbys for which commits wait follow.", server.Stuck(),
+		"Nothing is accepted, and nothing that runs is recorded, until a standby confirms it. Each request that writes hangs.", regions.UnstickFix)
+	if stuck.Level != LevelOK {
+		stuck.Level = LevelBroken
+	}
+	async := lo.CountBy(server.Standbys, func(s regions.Standby) bool { return s.State == "async" })
 	return []Finding{
 		indexes,
+		stuck,
 		Advise("durability", "PostgreSQL writes commits to disk before it acknowledges them.",
 			when(len(off) > 0, "These settings are off: %s.", strings.Join(off, ", ")),
 			"If its machine fails, accepted jobs are lost, or the whole database.",
 			"Switch on fsync, full_page_writes and synchronous_commit in postgresql.conf."),
 		Advise("standby", "A failover loses no acknowledged commit.",
-			when(s.AsyncStandbys > 0, "%d standbys follow asynchronously.", s.AsyncStandbys),
+			when(async > 0 && stuck.Level == LevelOK, "Commits do not wait for %s.", text.Count(async, "standby")),
 			"If one of them takes over, the newest jobs and results are lost although clients were told that they are safe.",
-			"Name them in synchronous_standby_names, or accept the risk."),
+			"Name them in synchronous_standby_names as pg_stat_replication does (application_name), or accept the risk: docs/operators/regions.md, Set it up."),
 		Advise("postgres-version", fmt.Sprintf("PostgreSQL is version %d or newer.", oldestPostgres),
 			when(s.Version < oldestPostgres, "It is version %d.", s.Version),
 			"Reelay is not tested with it.", "Upgrade PostgreSQL."),

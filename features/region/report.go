@@ -32,8 +32,16 @@ type Report struct {
 	// Promotions are the newest 20, the newest first.
 	Promotions []ReportedPromotion `json:"promotions"`
 	Peers      []ReportedPeer      `json:"peers"`
+	// Warnings are what is wrong with this region itself.
+	Warnings []Warning `json:"warnings"`
 	// Hindrance is why it cannot be promoted now; "" if it can.
 	Hindrance string `json:"hindrance,omitempty"`
+}
+
+// Warning says in words what is wrong with this region, and what to do.
+type Warning struct {
+	Problem string `json:"problem"`
+	Fix     string `json:"fix"`
 }
 
 // ReportedPromotion is a promotion, with the region that was the primary before.
@@ -102,7 +110,7 @@ func (p ReportedPeer) State() string {
 func (s *Standing) Report() *Report {
 	r := &Report{Region: s.Region, Serves: !s.Server.Standby && s.Newest.Epoch > 0 && !s.TakesOver(), Database: "primary", Receiving: s.Server.Receiving,
 		UnappliedBytes: s.Server.Unapplied, Standbys: append([]regions.Standby{}, s.Server.Standbys...), CommitsWaitFor: s.Server.Synchronous,
-		Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Promotions: []ReportedPromotion{}, Peers: []ReportedPeer{}}
+		Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Promotions: []ReportedPromotion{}, Peers: []ReportedPeer{}, Warnings: s.Warnings()}
 	if s.Server.Standby {
 		r.Database = "standby"
 		if age, known := s.Age(); known && s.TakesOver() {
@@ -126,6 +134,15 @@ func (s *Standing) Report() *Report {
 		r.Hindrance = err.Error()
 	}
 	return r
+}
+
+// Warnings returns what is wrong with this region itself. It is never nil.
+func (s *Standing) Warnings() []Warning {
+	all := []Warning{}
+	if stuck := s.Server.Stuck(); stuck != "" {
+		all = append(all, Warning{stuck, regions.UnstickFix})
+	}
+	return all
 }
 
 // peer judges a peer.

@@ -99,6 +99,11 @@ type Server struct {
 	Standbys []Standby `bun:"standbys,type:jsonb"`
 	// Synchronous is synchronous_standby_names.
 	Synchronous string `bun:"synchronous"`
+	// CommitsWait is false if the role's commits wait for no standby whatever Synchronous is: synchronous_commit is off or local.
+	CommitsWait bool `bun:"commits_wait"`
+	// Database and Role are those of the connection.
+	Database string `bun:"database"`
+	Role     string `bun:"role"`
 }
 
 // Standby is a server that follows another one.
@@ -126,7 +131,8 @@ func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 				'lagSeconds', extract(epoch FROM replay_lag),
 				'behindBytes', CASE WHEN NOT standby THEN greatest(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), 0)::bigint END)
 				ORDER BY application_name, pid), '[]') FROM pg_stat_replication) AS standbys,
-			current_setting('synchronous_standby_names') AS synchronous
+			current_setting('synchronous_standby_names') AS synchronous,
+			current_setting('synchronous_commit') NOT IN ('off', 'local') AS commits_wait, current_database() AS database, current_user AS role
 		FROM (SELECT pg_is_in_recovery() AS standby) r`).Scan(ctx, &s)
 	return s, err
 }

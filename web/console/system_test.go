@@ -213,6 +213,21 @@ func TestRegionsOnTheSystemPage(t *testing.T) {
 		require.NotContains(t, page, "secret words")
 	})
 
+	t.Run("SayThatNoWriteSucceeds", func(t *testing.T) {
+		t.Parallel()
+		stack := jobstest.New(t)
+		config := configure(stack)
+		config.Region = func(context.Context) (*region.Report, error) {
+			return (&region.Standing{Region: "eu", Server: regions.Server{CommitsWait: true, Synchronous: "us",
+				Standbys: []regions.Standby{{Name: "walreceiver", State: "async"}}}}).Report(), nil
+		}
+		b := serve(t, stack, config)
+		b.logIn(t)
+		page := b.get(t, "/system").Body
+		require.Contains(t, page, "Commits wait for us, and no standby of that name follows (walreceiver does): no write succeeds.")
+		require.Contains(t, page, "ALTER SYSTEM RESET synchronous_standby_names")
+	})
+
 	t.Run("SayThatNoneIsNamed", func(t *testing.T) {
 		t.Parallel()
 		stack := jobstest.New(t)

@@ -41,6 +41,11 @@ type regionPeer struct {
 	Fix        string     `json:"fix" doc:"What to do."`
 }
 
+type regionWarning struct {
+	Problem string `json:"problem"`
+	Fix     string `json:"fix" doc:"What to do."`
+}
+
 type regionOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         struct {
@@ -53,6 +58,7 @@ type regionOutput struct {
 		Standbys       []regionStandby   `json:"standbys" nullable:"false"`
 		Promotions     []regionPromotion `json:"promotions" nullable:"false" doc:"The newest 20, the newest first."`
 		Peers          []regionPeer      `json:"peers" nullable:"false"`
+		Warnings       []regionWarning   `json:"warnings" nullable:"false" doc:"What is wrong with this region itself."`
 	}
 }
 
@@ -93,5 +99,6 @@ func newRegion(r *region.Report) *regionOutput {
 		return regionPeer{p.Address, p.Answers, p.Region, p.Serves, p.Epoch, p.AnsweredAt, lo.EmptyableToPtr(strings.ToLower(string(p.Trouble))),
 			p.Problem, p.Fix}
 	})
+	b.Warnings = lo.Map(r.Warnings, func(w region.Warning, _ int) regionWarning { return regionWarning(w) })
 	return out
 }

@@ -92,6 +92,9 @@ func printRegion(out io.Writer, d *region.Report) error {
 		}
 		lines = append(lines, [2]string{"Peer", says})
 	}
+	for _, w := range d.Warnings {
+		lines = append(lines, [2]string{"Warning", w.Problem + " " + w.Fix})
+	}
 	if d.Hindrance != "" {
 		lines = append(lines, [2]string{"Promote", "not now: " + d.Hindrance})
 	}

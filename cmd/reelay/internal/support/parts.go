@@ -22,7 +22,7 @@ var queries = []struct{ name, document string }{
 	{"system", `{ version system { version redisVersion outboxLagSeconds schedulerLagSeconds stalledJobs agents { version workers }
 		database { version startedAt sizeBytes connections maxConnections standbys standbyLagSeconds }
 		processes { kind seenAt version host startedAt }
-		region { region serves primary epoch since commitsWaitFor standbys { name state lagSeconds behindBytes }
+		region { region serves primary epoch since commitsWaitFor warnings { problem fix } standbys { name state lagSeconds behindBytes }
 		promotions { epoch region at from learned } peers { answers region serves epoch answeredAt trouble } } } }`},
 	{"queues", `{ queues { tier model depth running promoted oldestWaitSeconds waitSecondsP50 waitSecondsP95 estimatedDrainSeconds
 		blockedReason } }`},
