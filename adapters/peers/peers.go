@@ -11,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/reelay/reelay/features/doctor"
@@ -94,7 +96,7 @@ func (p *Peers) Ask(ctx context.Context) []region.Peer {
 	return all
 }
 
-var errUnproved = errors.New("the answer is not proved by the keys of this installation: both regions need the same secrets file")
+var errUnproved = errors.New("it answers, but is not of this installation (another secrets file?): nobody knows whether it serves")
 
 func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 	random := make([]byte, nonceBytes)
@@ -105,19 +107,16 @@ func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 		return region.Claim{}, err
 	}
 	response, err := client.Do(request)
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the URL is said below
-	}
 	if err != nil {
-		return region.Claim{}, fmt.Errorf("it does not answer: %w", err)
+		return region.Claim{}, fmt.Errorf("it does not answer (%s): nobody knows whether it serves", cause(err))
 	}
 	defer response.Body.Close()
 	var said answer
 	if response.StatusCode != http.StatusOK {
-		return region.Claim{}, fmt.Errorf("it answers %s", response.Status)
+		return region.Claim{}, fmt.Errorf("it answers %s, which no api with REELAY_REGION does: nobody knows whether it serves", response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&said); err != nil {
-		return region.Claim{}, fmt.Errorf("it does not answer as an api: %w", err)
+		return region.Claim{}, errors.New("it answers, but not as an api of Reelay: nobody knows whether it serves")
 	}
 	for _, key := range p.Keys() {
 		if hmac.Equal([]byte(said.MAC), []byte(mac(key, nonce, said.Claim))) {
@@ -125,6 +124,22 @@ func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 		}
 	}
 	return region.Claim{}, errUnproved
+}
+
+// cause is why a region does not answer, in a few words that stay the same from try to try.
+func cause(err error) string {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		if err = wrapped.Err; wrapped.Timeout() {
+			return fmt.Sprintf("nothing within %s", askTimeout)
+		}
+	}
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+		return unknown.Err
+	}
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		return number.Error()
+	}
+	return err.Error()
 }
 
 // Examiner checks that other regions can be asked, and that only one is the primary.
@@ -142,29 +157,55 @@ func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 		return []doctor.Finding{doctor.Advise("region-peers", "The apis of the other regions answer.", "It could not be looked at: "+err.Error()+".",
 			"A region that was replaced while it was away does not learn of it when it comes back.", "Correct the cause, and run it again.")}
 	}
-	found := func(list []string) string {
-		if len(list) == 0 {
-			return ""
-		}
-		return strings.Join(list, " ")
-	}
 	var silent, others []string
-	fix := map[bool]string{}
+	var fix, fixOthers string
 	for _, p := range s.Report().Peers {
-		if p.Problem == "" {
-			continue
+		switch {
+		case p.Problem == "":
+		case p.Trouble == region.TroubleServes:
+			others, fixOthers = append(others, p.Address+": "+p.Problem), p.Fix
+		default:
+			silent, fix = append(silent, p.Address+": "+p.Problem), p.Fix
 		}
-		list := &silent
-		if p.Trouble == region.TroubleServes {
-			list = &others
-		}
-		*list = append(*list, p.Address+": "+p.Problem)
-		fix[p.Trouble == region.TroubleServes] = p.Fix
+	}
+	if len(s.Peers) == 0 {
+		silent, fix = []string{"No peers are set: nothing was asked."}, "Set REELAY_REGION_PEERS to the apis of the other regions, for api and control."
+	}
+	may := doctor.Advise("region-promotion", "The role of DATABASE_URL may promote a standby.", "", "", "")
+	if !s.Server.MayPromote {
+		may = doctor.Advise(may.Check, may.Holds, fmt.Sprintf("The role %s may not.", s.Server.Role),
+			"`reelay region promote` refuses after the primary is lost. Then a superuser must run pg_promote() first.",
+			"Run "+s.PromoteRight()+". It does not matter if your cloud promotes the standby.")
 	}
 	return []doctor.Finding{
-		doctor.Advise("region-peers", "The apis of the other regions answer, and follow this one.", found(silent),
-			"A region that was replaced while it was away does not learn of it when it comes back.", fix[false]),
-		doctor.Advise("region-primary", fmt.Sprintf("Region %s is the only primary.", s.Region), found(others),
-			"Two regions that accept jobs do so in two databases, which cannot be merged.", fix[true]),
+		doctor.Advise("region-peers", "The apis of the other regions answer, and follow this one or are followed.", strings.Join(silent, " "),
+			"A region that was replaced while it was away does not learn of it when it comes back.", fix),
+		primary(s, strings.Join(others, " "), fixOthers),
+		may,
 	}
+}
+
+// primary is whether there is one primary. Others says which other regions claim to be it, beside this one.
+func primary(s *region.Standing, others, fix string) doctor.Finding {
+	const check = "region-primary"
+	if !s.TakesOver() {
+		return doctor.Advise(check, fmt.Sprintf("Region %s is the only primary.", s.Region), others,
+			"Two regions that accept jobs do so in two databases, which cannot be merged.", fix)
+	}
+	holds := fmt.Sprintf("This region, %s, is a standby of %s.", s.Region, s.Newest.Region)
+	switch {
+	case s.Newest.Epoch == 0:
+		return doctor.Advise(check, "A region is the primary.", "None is yet.", "Nothing is served.", "Start the api and control processes of the first region.")
+	case s.Newest.Learned:
+		return doctor.Advise(check, holds, fmt.Sprintf("Region %s took over (epoch %d), and this database is no standby of it.", s.Newest.Region, s.Newest.Epoch),
+			"This region cannot take over, and what it accepted since is in its database only.",
+			"Look here for jobs that are not there, and then make it a standby: docs/operators/regions.md, Two primaries.")
+	case s.Refusal() == nil:
+		return doctor.Advise(check, holds, fmt.Sprintf("This region waits, and nobody is known to serve: the primary was %s.", s.Newest.Region), "Nothing is served.",
+			"Run `reelay region promote` to take over, or start "+s.Newest.Region+" again. If this is "+s.Newest.Region+", correct REELAY_REGION.")
+	case s.Server.Standby && !s.Server.Receiving:
+		return doctor.Advise(check, holds, "PostgreSQL here receives nothing from it.", "A promotion loses what it did not receive.",
+			"Look into the log of PostgreSQL here.")
+	}
+	return doctor.Advise(check, holds, "", "", "")
 }

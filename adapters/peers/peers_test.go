@@ -105,13 +105,62 @@ func TestPeers(t *testing.T) {
 		found := examiner.Examine(t.Context())
 
 		require.Contains(t, found[0].Found, gone.URL)
-		require.Contains(t, found[0].Found, "the same secrets file")
+		require.Contains(t, found[0].Found, "It does not answer (connection refused): nobody knows whether it serves.")
+		require.Contains(t, found[0].Found, "It answers, but is not of this installation (another secrets file?)")
 		require.NotEmpty(t, found[0].Fix)
 		require.Empty(t, found[1].Found)
 
 		asked.URLs = []string{serve(t, "eu", "a")}
-		require.Contains(t, examiner.Examine(t.Context())[0].Found, "an api of this region, eu")
+		require.Contains(t, examiner.Examine(t.Context())[0].Found, "this region itself, eu")
+		asked.URLs = nil
+		require.Contains(t, examiner.Examine(t.Context())[0].Found, "No peers are set: nothing was asked.")
 		failing := &peers.Examiner{Look: func(context.Context) (*region.Standing, error) { return nil, errors.New("down") }}
 		require.Contains(t, failing.Examine(t.Context())[0].Found, "down")
+	})
+
+	t.Run("KnowAStandbyFromAPrimary", func(t *testing.T) {
+		t.Parallel()
+		eu := region.Claim{Region: "eu", Epoch: 1, Primary: true, Installation: "one"}
+		us := region.Claim{Region: "us", Epoch: 2, Primary: true, Installation: "one"}
+		newest := regions.Promotion{Epoch: 1, Region: "eu", Installation: "one"}
+		follows := regions.Server{Standby: true, Receiving: true, MayPromote: true}
+		for name, c := range map[string]struct {
+			standing    region.Standing
+			says, holds string
+		}{
+			"AStandby": {region.Standing{Region: "us", Server: follows, Newest: newest, Peers: []region.Peer{{Claim: &eu}}}, "",
+				"This region, us, is a standby of eu."},
+			"AStandbyThatCanTakeOver": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true}, Newest: newest},
+				"This region waits", ""},
+			"AStandbyThatFollowsNobody": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true}, Newest: newest,
+				Peers: []region.Peer{{Claim: &eu}}}, "receives nothing", ""},
+			"AnOldPrimary": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 2, Region: "us", Learned: true, Installation: "one"},
+				Peers: []region.Peer{{Claim: &us}}}, "Region us took over (epoch 2)", ""},
+			"AnOldPrimaryThatDoesNotKnowItYet": {region.Standing{Region: "eu", Newest: newest, Peers: []region.Peer{{Claim: &us}}},
+				"Region us took over from this one", ""},
+			"TheFirst": {region.Standing{Region: "eu"}, "None is yet", ""},
+			"ASplit": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 3, Region: "eu", Installation: "one"}, Peers: []region.Peer{{Claim: &us}}},
+				"Region us claims to be the primary, too", "Region eu is the only primary."},
+		} {
+			examiner := &peers.Examiner{Look: func(context.Context) (*region.Standing, error) { return &c.standing, nil }}
+			found := examiner.Examine(t.Context())[1]
+			require.Equal(t, "region-primary", found.Check, name)
+			if c.says == "" {
+				require.Empty(t, found.Found, name)
+			}
+			require.Contains(t, found.Found, c.says, name)
+			require.Contains(t, found.Holds, c.holds, name)
+		}
+	})
+
+	t.Run("SayWhetherTheRoleMayPromote", func(t *testing.T) {
+		t.Parallel()
+		standing := &region.Standing{Region: "eu", Server: regions.Server{Role: "reelay", Database: "jobs"}}
+		examiner := &peers.Examiner{Look: func(context.Context) (*region.Standing, error) { return standing, nil }}
+		found := examiner.Examine(t.Context())[2]
+		require.Equal(t, "region-promotion", found.Check)
+		require.Contains(t, found.Fix, "psql -d jobs -c 'GRANT EXECUTE ON FUNCTION pg_promote")
+		standing.Server.MayPromote = true
+		require.Empty(t, examiner.Examine(t.Context())[2].Found)
 	})
 }

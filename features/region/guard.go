@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,13 @@ type Guard struct {
 	claim atomic.Pointer[Claim]
 	why   atomic.Pointer[string]
 	seen  atomic.Pointer[[]Peer]
+	// told is what the log says of each peer, by its address; "" if all is well. What it says of their absence is under "".
+	told struct {
+		sync.Mutex
+		of map[string]string
+	}
+	// followedAt is when the peers were asked last while the database was a standby.
+	followedAt time.Time
 	// contested is the epoch that another region claims, too: it stays so when that region is silent.
 	contested int64
 }
@@ -134,7 +142,59 @@ func (g *Guard) ask(ctx context.Context, newest regions.Promotion) []Peer {
 		}
 	}
 	g.seen.Store(&peers)
+	g.tell(ctx, newest, peers)
 	return peers
+}
+
+// tell writes to the log what is wrong with the peers, at first and when it changes.
+func (g *Guard) tell(ctx context.Context, newest regions.Promotion, peers []Peer) {
+	g.told.Lock()
+	defer g.told.Unlock()
+	if g.told.of == nil {
+		g.told.of = map[string]string{}
+		if len(peers) == 0 {
+			slog.WarnContext(ctx, "REELAY_REGION_PEERS is not set: no other region is asked, and this one does not learn of it when another takes over",
+				"region", g.Name)
+		}
+	}
+	s := &Standing{Region: g.Name, Newest: newest, Peers: peers}
+	for _, p := range peers {
+		r := s.peer(p)
+		before := g.told.of[p.Address]
+		g.told.of[p.Address] = r.Problem
+		switch {
+		case r.Problem == before:
+		case r.Problem == "":
+			slog.InfoContext(ctx, "a region of REELAY_REGION_PEERS is as it should be again", "peer", p.Address)
+		default:
+			slog.WarnContext(ctx, "a region of REELAY_REGION_PEERS is not as it should be", "peer", p.Address, "problem", r.Problem, "fix", r.Fix)
+		}
+	}
+}
+
+// Follow notes what the region is while its database is a standby, so that nothing can be served: for those who ask, and for other
+// regions. It asks the peers every [WatchEvery], so that a wrong address is known before it matters.
+func (g *Guard) Follow(ctx context.Context, db *bun.DB) {
+	if g == nil {
+		return
+	}
+	newest, err := regions.Newest(ctx, db)
+	if err != nil {
+		return // the caller tries again
+	}
+	why := fmt.Sprintf("This region is a standby of %s.", newest.Region)
+	switch newest.Region {
+	case "":
+		why = "PostgreSQL here is a standby, and no region is the primary yet."
+	case g.Name:
+		why = fmt.Sprintf("PostgreSQL here is a standby, and the primary is called %s as this region is: correct REELAY_REGION, or wait until PostgreSQL is promoted.", g.Name)
+	}
+	g.why.Store(&why)
+	g.claim.Store(&Claim{Region: g.Name, Epoch: newest.Epoch, Installation: newest.Installation})
+	if time.Since(g.followedAt) >= WatchEvery {
+		g.followedAt = time.Now()
+		g.ask(ctx, newest)
+	}
 }
 
 // Enter waits until the region is the primary. It makes the first region that asks the primary.
@@ -197,7 +257,7 @@ func (g *Guard) look(ctx context.Context, db *bun.DB) (string, error) {
 	peers := claims(g.ask(ctx, newest))
 	why := g.judge(newest, peers)
 	if why == "" && newest.Epoch == 0 {
-		if _, err := regions.Promote(ctx, db, 0, g.Name, ""); err != nil {
+		if _, err := regions.Promote(ctx, db, 0, g.Name, regions.Takeover{}); err != nil {
 			return "", err
 		}
 		if newest, err = regions.Newest(ctx, db); err != nil { // another process can have been first
@@ -251,7 +311,8 @@ func (g *Guard) judge(newest regions.Promotion, peers []Claim) string {
 		return fmt.Sprintf("Region %s is the primary: it was promoted (epoch %d) while this region was away. Make this database its standby: "+
 			"docs/operators/regions.md.", newest.Region, newest.Epoch)
 	case newest.Epoch > 0 && newest.Region != g.Name:
-		return fmt.Sprintf("Region %s is the primary (epoch %d), not %s. Run `reelay region promote` to take over.", newest.Region, newest.Epoch, g.Name)
+		return fmt.Sprintf("Region %s is the primary (epoch %d), not %s. Run `reelay region promote` to take over, or correct REELAY_REGION, if this is %s.",
+			newest.Region, newest.Epoch, g.Name, newest.Region)
 	case newest.Epoch > 0 && newest.Epoch == g.contested:
 		return fmt.Sprintf("Region %s and another were both promoted (epoch %d). Neither serves. Run `reelay region promote` in the one that shall be "+
 			"the primary: docs/operators/regions.md.", g.Name, newest.Epoch)

@@ -100,7 +100,7 @@ func TestGuard(t *testing.T) {
 	t.Run("WaitsUntilItsRegionIsPromoted", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		_, err := regions.Promote(t.Context(), db, 0, "us", "root@db2")
+		_, err := regions.Promote(t.Context(), db, 0, "us", regions.Takeover{By: "root@db2"})
 		require.NoError(t, err)
 		guard := &Guard{Name: "eu", Peers: saying()}
 		entered := make(chan error, 1)
@@ -108,13 +108,32 @@ func TestGuard(t *testing.T) {
 		testrun.Eventually(t, "it says why it waits", func() bool { return guard.Why() != "" })
 		require.False(t, guard.Claim().Primary)
 
-		made, err := regions.Promote(t.Context(), db, 1, "eu", "root@db2")
+		made, err := regions.Promote(t.Context(), db, 1, "eu", regions.Takeover{By: "root@db2"})
 		require.NoError(t, err)
 		require.True(t, made)
 
 		require.NoError(t, testrun.Receive(t, "it enters", entered))
 		require.Empty(t, guard.Why())
 		require.Equal(t, Claim{Region: "eu", Epoch: 2, Primary: true, Installation: installation(t, db)}, guard.Claim())
+	})
+
+	t.Run("SaysOfWhomItsStandbyIs", func(t *testing.T) {
+		t.Parallel()
+		db := modelstest.DB(t)
+		guard := &Guard{Name: "us", Peers: saying()}
+		guard.Follow(t.Context(), db)
+		require.Contains(t, guard.Why(), "no region is the primary yet")
+		_, err := regions.Promote(t.Context(), db, 0, "eu", regions.Takeover{})
+		require.NoError(t, err)
+
+		guard.Follow(t.Context(), db)
+
+		require.Equal(t, "This region is a standby of eu.", guard.Why())
+		require.Equal(t, Claim{Region: "us", Epoch: 1, Installation: installation(t, db)}, guard.Claim())
+		wrong := &Guard{Name: "eu", Peers: saying()}
+		wrong.Follow(t.Context(), db)
+		require.Contains(t, wrong.Why(), "correct REELAY_REGION")
+		(*Guard)(nil).Follow(t.Context(), db)
 	})
 
 	t.Run("StopsOnceAnotherRegionIsLater", func(t *testing.T) {
@@ -157,11 +176,11 @@ func TestPromoter(t *testing.T) {
 	t.Run("PromotesARegionOnlyOnceAtATime", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
-		made, err := regions.Promote(t.Context(), db, 0, "us", "root@db2")
+		made, err := regions.Promote(t.Context(), db, 0, "us", regions.Takeover{By: "root@db2"})
 		require.NoError(t, err)
 		require.True(t, made)
 		for range 2 {
-			made, err = regions.Promote(t.Context(), db, 0, "eu", "root@db2")
+			made, err = regions.Promote(t.Context(), db, 0, "eu", regions.Takeover{By: "root@db2"})
 			require.NoError(t, err)
 			require.False(t, made, "it was promoted meanwhile")
 		}
@@ -202,6 +221,49 @@ func TestPromoter(t *testing.T) {
 		} {
 			require.ErrorContains(t, with(change).Refusal(), want)
 		}
+	})
+
+	t.Run("ListsAllHindrances", func(t *testing.T) {
+		t.Parallel()
+		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}, Server: regions.Server{Standby: true, Receiving: true},
+			Peers: answering(Claim{Region: "eu", Epoch: 1, Primary: true})}
+
+		all := s.Report().Hindrances
+
+		require.Len(t, all, 3)
+		require.Contains(t, all[0], "region eu serves")
+		require.Contains(t, all[1], "still sends")
+		require.Contains(t, all[2], "may not promote")
+		require.ErrorContains(t, s.Refusal(), ". Also: the role")
+	})
+
+	t.Run("SaysWhoWasNotHeard", func(t *testing.T) {
+		t.Parallel()
+		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
+		require.Contains(t, s.Unheard()[0], "nothing was asked")
+		s.Peers = append(answering(Claim{Region: "ap", Epoch: 1}, Claim{Region: "us"}), Peer{Address: "https://api.eu", Failure: "it does not answer (connection refused)"})
+		require.Equal(t, []string{"https://api.us: It is this region itself, us", "https://api.eu: It does not answer (connection refused)"}, s.Unheard())
+	})
+
+	t.Run("MeasuresTheLossUntilThePrimaryWasLastHeard", func(t *testing.T) {
+		t.Parallel()
+		now := time.Now()
+		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
+		s.Server.Now, s.Server.LastCommit = now, new(now.Add(-time.Hour))
+		loss, known, heard := s.Loss()
+		require.True(t, known)
+		require.False(t, heard)
+		require.Equal(t, time.Hour, loss)
+		s.Server.HeardAt = new(now.Add(-time.Hour + 3*time.Second))
+		loss, known, heard = s.Loss()
+		require.True(t, known && heard)
+		require.Equal(t, 3*time.Second, loss)
+		s.Server.HeardAt = new(now.Add(-time.Hour - time.Second))
+		loss, _, _ = s.Loss()
+		require.Zero(t, loss, "the clocks of the two differ")
+		s.Server.LastCommit = nil
+		_, known, _ = s.Loss()
+		require.False(t, known)
 	})
 
 	t.Run("SaysHowOldTheNewestTransactionIs", func(t *testing.T) {

@@ -1,10 +1,12 @@
 package region
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reelay/reelay/models/regions"
@@ -54,8 +56,8 @@ func (p *Promoter) Look(ctx context.Context) (*Standing, error) {
 // TakesOver is true if another region was the primary: then what it acknowledged last can be lost.
 func (s *Standing) TakesOver() bool { return s.Newest.Region != s.Region }
 
-// Age is how old the newest transaction is that came from the primary: what was acknowledged there since then may be lost. It returns
-// false if that is not known, and 0 if nothing is taken over.
+// Age is how old the newest transaction is that came from the primary. It returns false if that is not known, and 0 if nothing is
+// taken over.
 func (s *Standing) Age() (age time.Duration, known bool) {
 	if !s.TakesOver() {
 		return 0, true
@@ -66,34 +68,80 @@ func (s *Standing) Age() (age time.Duration, known bool) {
 	return max(0, s.Server.Now.Sub(*s.Server.LastCommit)), true
 }
 
-// Refusal returns why the region cannot be promoted now, and what to do, or nil.
-func (s *Standing) Refusal() error {
+// Loss is of how long this region lacks what the primary acknowledged, as far as is known: from the newest transaction that came from
+// it until it was last heard. If that is not known, it is [Standing.Age], and heard is false. What the primary acknowledged while this
+// region did not hear it, it cannot know.
+func (s *Standing) Loss() (loss time.Duration, known, heard bool) {
+	age, known := s.Age()
+	if !known || !s.TakesOver() || s.Server.HeardAt == nil {
+		return age, known, !s.TakesOver()
+	}
+	return max(0, s.Server.HeardAt.Sub(*s.Server.LastCommit)), true, true
+}
+
+// PromoteRight is how the role gets the right to promote: rights on functions are those of one database.
+func (s *Standing) PromoteRight() string {
+	return fmt.Sprintf("as a superuser, on the primary: `psql -d %s -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO %s'`", s.Server.Database, s.Server.Role)
+}
+
+// Hindrances returns why the region cannot be promoted now, and what to do.
+func (s *Standing) Hindrances() (all []string) {
+	say := func(format string, args ...any) []string {
+		all = append(all, fmt.Sprintf(format, args...))
+		return all
+	}
 	if s.Newest.Learned {
-		return fmt.Errorf("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
+		return say("region %s took over (epoch %d), and this database lacks what it has: it is too old to take over. Make it a standby of %s",
 			s.Newest.Region, s.Newest.Epoch, s.Newest.Region)
 	}
 	for _, peer := range rivals(claims(s.Peers), s.Region, s.Newest) {
 		if peer.Epoch > s.Newest.Epoch {
-			return fmt.Errorf("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
+			return say("region %s is at epoch %d, and this database only at %d: it is too old to take over. Make it a standby of %s",
 				peer.Region, peer.Epoch, s.Newest.Epoch, peer.Region)
 		}
 		if s.TakesOver() {
-			return fmt.Errorf("region %s serves: stop its api and control processes and its PostgreSQL first, or two regions accept jobs", peer.Region)
+			say("region %s serves: stop its api and control processes and its PostgreSQL first, or two regions accept jobs", peer.Region)
 		}
 	}
-	switch {
-	case s.Server.Standby && s.Server.Receiving:
-		return errors.New("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions. " +
+	if !s.Server.Standby {
+		if s.Newest.Epoch > 0 && !s.TakesOver() && !s.contested() {
+			say("region %s is the primary already, since %s (epoch %d)", s.Region, s.Newest.At.UTC().Format(time.RFC3339), s.Newest.Epoch)
+		}
+		return all
+	}
+	if s.Server.Receiving {
+		say("the primary's PostgreSQL still sends to this standby, so it runs: stop it first, or two servers accept transactions. " +
 			"If it was cut off less than a minute ago, wait")
-	case s.Server.Standby && s.Server.Paused:
-		return errors.New("the replay of this standby is paused: run SELECT pg_wal_replay_resume() as a superuser")
-	case s.Server.Standby && !s.Server.MayPromote:
-		return errors.New("the role of DATABASE_URL may not promote: run `SELECT pg_promote()` as a superuser, and this command again; or, before, " +
-			"on the primary: GRANT EXECUTE ON FUNCTION pg_promote TO the role")
-	case !s.Server.Standby && s.Newest.Epoch > 0 && !s.TakesOver() && !s.contested():
-		return fmt.Errorf("region %s is the primary already, since %s (epoch %d)", s.Region, s.Newest.At.UTC().Format(time.RFC3339), s.Newest.Epoch)
+	}
+	if s.Server.Paused {
+		say("the replay of this standby is paused: run SELECT pg_wal_replay_resume() as a superuser")
+	}
+	if !s.Server.MayPromote {
+		say("the role %s may not promote it. Before a disaster, run %s. After one, run SELECT pg_promote() here as a superuser, and this command again",
+			s.Server.Role, s.PromoteRight())
+	}
+	return all
+}
+
+// Refusal returns why the region cannot be promoted now, and what to do, or nil.
+func (s *Standing) Refusal() error {
+	if all := s.Hindrances(); len(all) > 0 {
+		return errors.New(strings.Join(all, ". Also: "))
 	}
 	return nil
+}
+
+// Unheard says which other regions did not say what they are: a promotion cannot know whether they serve.
+func (s *Standing) Unheard() (all []string) {
+	if len(s.Peers) == 0 {
+		return []string{"No peers are set (REELAY_REGION_PEERS): nothing was asked"}
+	}
+	for _, p := range s.Peers {
+		if r := s.peer(p); r.Trouble == TroubleSilent || r.Trouble == TroubleForeign {
+			all = append(all, p.Address+": "+strings.TrimSuffix(r.Problem, "."))
+		}
+	}
+	return all
 }
 
 // contested reports whether another region claims the same epoch.
@@ -117,12 +165,22 @@ func (p *Promoter) Promote(ctx context.Context, s *Standing, say func(string)) (
 	if err != nil {
 		return nil, fmt.Errorf("read which region is the primary: %w", err)
 	}
-	say("entering region " + p.Region + " as the primary")
-	if made, err := regions.Promote(ctx, p.DB, newest.Epoch, p.Region, p.By); err != nil {
-		return nil, fmt.Errorf("enter the promotion: %w", err)
+	takeover := regions.Takeover{By: p.By}
+	if s.TakesOver() {
+		// PostgreSQL keeps it after its promotion, and has replayed the rest by now.
+		after, err := regions.ReadServer(ctx, p.DB)
+		if err != nil {
+			return nil, fmt.Errorf("read of when the newest transaction is: %w", err)
+		}
+		takeover.NewestAt, takeover.HeardAt = cmp.Or(after.LastCommit, s.Server.LastCommit), s.Server.HeardAt
+	}
+	say("recording region " + p.Region + " as the primary")
+	if made, err := regions.Promote(ctx, p.DB, newest.Epoch, p.Region, takeover); err != nil {
+		return nil, fmt.Errorf("record the promotion: %w", err)
 	} else if !made {
 		return nil, errors.New("somebody else promotes a region at the same time, or `reelay migrate` did not run: look with `reelay region`")
 	}
 	newest, err = regions.Newest(ctx, p.DB)
+	newest.NewestAt, newest.HeardAt = takeover.NewestAt, takeover.HeardAt
 	return &newest, err
 }

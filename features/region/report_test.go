@@ -24,9 +24,10 @@ func TestReport(t *testing.T) {
 			"AStandbyThatWaits":    {&Claim{Region: "us", Epoch: 2, Installation: "one"}, "", "", "WAITS"},
 			"OneThatKnowsNothing":  {&Claim{Region: "us"}, "", "", "WAITS"},
 			"OneThatIsSilent":      {nil, "SILENT", "It does not answer: no route.", "SILENT"},
-			"OneOfThisRegion":      {&Claim{Region: "eu", Epoch: 2, Primary: true, Installation: "one"}, "FOREIGN", "an api of this region, eu", "FOREIGN"},
+			"OneOfThisRegion":      {&Claim{Region: "eu", Epoch: 2, Primary: true, Installation: "one"}, "FOREIGN", "this region itself, eu", "FOREIGN"},
 			"OneThatIsNoCopy":      {&Claim{Region: "us", Epoch: 7, Primary: true, Installation: "two"}, "FOREIGN", "no copy of this one", "FOREIGN"},
 			"OneThatServesToo":     {&Claim{Region: "us", Epoch: 1, Primary: true, Installation: "one"}, "SERVES_TOO", "(epoch 1; here it is 2)", "SERVES_TOO"},
+			"OneThatTookOver":      {&Claim{Region: "us", Epoch: 3, Primary: true, Installation: "one"}, "SERVES_TOO", "took over from this one (epoch 3; here it is 2)", "SERVES_TOO"},
 			"OneThatWasOvertaken":  {&Claim{Region: "us", Epoch: 2, Installation: "one", Overtaken: true}, "OVERTAKEN", "in its database only", "OVERTAKEN"},
 			"OneWithoutADatabase":  {&Claim{Region: "us", Epoch: 0, Installation: ""}, "", "", "WAITS"},
 			"OneThatNamesAnother":  {&Claim{Region: "us", Epoch: 1, Installation: "one"}, "", "", "WAITS"},
@@ -48,6 +49,49 @@ func TestReport(t *testing.T) {
 		require.Equal(t, "It was not asked yet.", (&Standing{Peers: []Peer{{}}}).Report().Peers[0].Problem)
 	})
 
+	t.Run("WarnsOfThisRegion", func(t *testing.T) {
+		t.Parallel()
+		peers := answering(Claim{Region: "us", Epoch: 1})
+		eu := regions.Promotion{Epoch: 1, Region: "eu"}
+		may := regions.Server{MayPromote: true, Role: "reelay", Database: "reelay"}
+		with := func(change func(*regions.Server)) regions.Server {
+			s := may
+			change(&s)
+			return s
+		}
+		for name, c := range map[string]struct {
+			standing Standing
+			want     []string
+		}{
+			"NotOfAPrimary": {Standing{Region: "eu", Newest: eu, Server: may, Peers: peers}, nil},
+			"NotOfAStandby": {Standing{Region: "us", Newest: eu, Server: with(func(s *regions.Server) { s.Standby, s.Receiving = true, true }), Peers: peers}, nil},
+			"OfOneWithoutPeers": {Standing{Region: "eu", Newest: eu, Server: may},
+				[]string{"No peers are set"}},
+			"OfStuckCommits": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.CommitsWait, s.Synchronous = true, "us" }), Peers: peers},
+				[]string{"no write succeeds"}},
+			"OfAMissingRight": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.MayPromote = false }), Peers: peers},
+				[]string{"The role reelay may not promote"}},
+			"OfAStandbyInTrouble": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.Standby, s.Synchronous = true, "us" }), Peers: peers},
+				[]string{"called eu as this region is", "receives nothing from eu", "synchronous_standby_names is us here"}},
+		} {
+			got := c.standing.Report().Warnings
+			require.Len(t, got, len(c.want), name)
+			for i, want := range c.want {
+				require.Contains(t, got[i].Problem, want, name)
+				require.NotEmpty(t, got[i].Fix, name)
+			}
+		}
+		require.Contains(t, (&Standing{Server: may}).PromoteRight(), "`psql -d reelay -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO reelay'`")
+	})
+
+	t.Run("DoesNotServeOnceAnotherTookOver", func(t *testing.T) {
+		t.Parallel()
+		s := &Standing{Region: "eu", Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
+		require.True(t, s.Report().Serves)
+		s.Peers = answering(Claim{Region: "us", Epoch: 2, Primary: true})
+		require.False(t, s.Report().Serves)
+	})
+
 	t.Run("ListsPromotions", func(t *testing.T) {
 		t.Parallel()
 		db := modelstest.DB(t)
@@ -55,7 +99,7 @@ func TestReport(t *testing.T) {
 		s, err := p.Look(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, s.Report().Promotions)
-		_, err = regions.Promote(t.Context(), db, 0, "us", "")
+		_, err = regions.Promote(t.Context(), db, 0, "us", regions.Takeover{})
 		require.NoError(t, err)
 		s, err = p.Look(t.Context())
 		require.NoError(t, err)

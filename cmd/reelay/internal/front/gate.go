@@ -1,7 +1,6 @@
 package front
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -11,7 +10,8 @@ import (
 // that found the port open does not try another process for it. Once the process was asked to stop,
 // /readyz says so.
 type Gate struct {
-	// Why, if it is not nil, says why the gate is still shut; "" if only PostgreSQL is missing.
+	// Why, if it is not nil, says on /readyz why the gate is still shut; "" if only PostgreSQL is missing. It is for operators: others
+	// are told to try again.
 	Why func() string
 	// Outside serves paths also while the gate is shut.
 	Outside map[string]http.Handler
@@ -75,7 +75,12 @@ func (d *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", "2")
 	why := "This API waits for PostgreSQL. Try again in 2 s."
 	if d.Why != nil {
-		why = cmp.Or(d.Why(), why)
+		if said := d.Why(); said != "" {
+			why = "This API is not ready. Try again in 2 s."
+			if r.URL.Path == "/readyz" {
+				why = said
+			}
+		}
 	}
 	http.Error(w, why, http.StatusServiceUnavailable)
 }

@@ -68,6 +68,9 @@ func printRegion(out io.Writer, d *region.Report) error {
 		lines = append(lines, [2]string{"Newest", fmt.Sprintf("a transaction of %s, %s ago; %d bytes to replay", utc(*d.NewestTransaction),
 			text.Duration(time.Duration(*d.AgeSeconds*float64(time.Second)).Round(time.Second)), d.UnappliedBytes)})
 	}
+	if d.PrimaryHeardAt != nil {
+		lines = append(lines, [2]string{"Heard", "the primary, at " + utc(*d.PrimaryHeardAt) + " for the last time"})
+	}
 	primary := "none yet: it is the first that starts"
 	if d.Since != nil {
 		primary = fmt.Sprintf("%s, since %s (epoch %d)", d.Primary, utc(*d.Since), d.Epoch)
@@ -75,6 +78,9 @@ func printRegion(out io.Writer, d *region.Report) error {
 	lines = append(lines, [2]string{"Primary", primary})
 	for _, p := range d.Promotions {
 		lines = append(lines, [2]string{"Promotion", promotionWords(p)})
+	}
+	if len(d.Peers) == 0 {
+		lines = append(lines, [2]string{"Peer", "no peers are set: nothing was asked"})
 	}
 	for _, peer := range d.Peers {
 		says := cmp.Or(peer.Region, peer.Address)
@@ -95,8 +101,11 @@ func printRegion(out io.Writer, d *region.Report) error {
 	for _, w := range d.Warnings {
 		lines = append(lines, [2]string{"Warning", w.Problem + " " + w.Fix})
 	}
-	if d.Hindrance != "" {
-		lines = append(lines, [2]string{"Promote", "not now: " + d.Hindrance})
+	for _, why := range d.Hindrances {
+		lines = append(lines, [2]string{"Promote", "not now: " + why})
+	}
+	if len(d.Hindrances) == 0 {
+		lines = append(lines, [2]string{"Promote", "possible: run `reelay region promote` to make this region the primary"})
 	}
 	for _, line := range lines {
 		if _, err := fmt.Fprintf(out, "%-10s %s\n", line[0], output.Clean(line[1])); err != nil {
@@ -135,6 +144,12 @@ func promotionWords(p region.ReportedPromotion) string {
 	if p.From != "" {
 		words += ", after " + p.From
 	}
+	if p.NewestAt != nil {
+		words += fmt.Sprintf("; the newest transaction that came over is of %s", utc(*p.NewestAt))
+		if p.HeardAt != nil {
+			words += fmt.Sprintf(", and the primary before was last heard at %s", utc(*p.HeardAt))
+		}
+	}
 	return words
 }
 
@@ -150,7 +165,7 @@ func promoterName() string {
 	return text.Clip(text.Printable(who+"@"+host), 200)
 }
 
-// usualLoss is the age of the newest transaction of a standby above which --yes is not enough.
+// usualLoss is the loss above which --yes is not enough.
 const usualLoss = 30 * time.Second
 
 func promoteCommand() *cobra.Command {
@@ -163,8 +178,9 @@ func promoteCommand() *cobra.Command {
 		Short: "Make this region the primary",
 		Long: "Ends the recovery of the standby at DATABASE_URL, and makes this region the primary. Its api and control processes, which\n" +
 			"wait, serve within seconds. It refuses while the primary still sends or serves.\n\n" +
-			"A standby lacks what the primary acknowledged without waiting for it. The command says of when the newest transaction is,\n" +
-			"and asks. With --yes it continues only if that is at most --max-loss ago.",
+			"A standby lacks what the primary acknowledged without waiting for it. The command says of when the newest transaction is, and\n" +
+			"when the primary was last heard, and asks. With --yes it continues only if the time between the two is at most --max-loss. If\n" +
+			"PostgreSQL does not say when the primary was last heard, the time until now counts. Both times are recorded.",
 		Example: "  reelay region promote\n  reelay region promote --yes --max-loss 10m",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -176,12 +192,11 @@ func promoteCommand() *cobra.Command {
 				if err := s.Refusal(); err != nil {
 					return fmt.Errorf("region %s cannot be promoted: %w", p.Region, err)
 				}
-				if age, known := s.Age(); yes.Yes && !known {
-					return errors.New("it is not known how old the newest transaction of this database is, so --yes is not enough: run it " +
-						"at a terminal. Nothing was done")
-				} else if yes.Yes && age > maxLoss {
-					return fmt.Errorf("the newest transaction here is %s old, more than --max-loss %s. What the primary acknowledged later is lost. "+
-						"Nothing was done", text.Duration(age.Round(time.Second)), maxLoss)
+				if yes.Yes {
+					if err := tooMuch(s, maxLoss); err != nil {
+						return err
+					}
+					fmt.Fprintln(cmd.ErrOrStderr(), promotionLoss(s))
 				}
 				if err := yes.Insist(cmd, promotionQuestion(s)); err != nil {
 					return err
@@ -200,7 +215,7 @@ func promoteCommand() *cobra.Command {
 						return err
 					}
 					said := after.Report()
-					said.Hindrance = ""
+					said.Hindrances = nil
 					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Region %s is the primary (epoch %d). Its api and control processes serve within seconds.\n"+
@@ -211,20 +226,56 @@ func promoteCommand() *cobra.Command {
 	}
 	document.AddDocumentFlags(cmd, &asJSON)
 	yes.AddFlag(cmd)
-	cmd.Flags().DurationVar(&maxLoss, "max-loss", usualLoss, "with --yes: how old the newest transaction of the standby may be")
+	cmd.Flags().DurationVar(&maxLoss, "max-loss", usualLoss, "with --yes: for how long before the primary was last heard its newest transactions may be missing")
 	return cmd
 }
 
-// promotionQuestion says what is lost.
-func promotionQuestion(s *region.Standing) string {
-	lost := "Nothing is lost: no other region was the primary."
-	if age, known := s.Age(); !known {
-		lost = "It is not known of when the newest transaction here is: look whether this database ever followed the primary."
-	} else if s.TakesOver() {
-		lost = fmt.Sprintf("The newest transaction here is of %s, %s ago, and %d bytes after it were received. What the primary acknowledged later is lost, "+
-			"unless it waited for this standby (synchronous_standby_names).", utc(*s.Server.LastCommit), text.Duration(age.Round(time.Second)), s.Server.Unapplied)
+// tooMuch returns an error if --yes is not enough, which says how to go on.
+func tooMuch(s *region.Standing, most time.Duration) error {
+	loss, known, heard := s.Loss()
+	switch {
+	case !known:
+		return errors.New("it is not known of when the newest transaction of this database is, so --yes is not enough. Nothing was done. " +
+			"To go on, run it at a terminal without --yes")
+	case loss <= most:
+		return nil
 	}
-	return fmt.Sprintf("%s The other region must stay off. Promote %s?", lost, s.Region)
+	until := "the primary was last heard at " + utcOf(s.Server.HeardAt)
+	if !heard {
+		until = "it is not known when the primary was last heard (GRANT pg_monitor TO " + s.Server.Role + " lets PostgreSQL say it), so the time until now counts"
+	}
+	return fmt.Errorf("the newest transaction here is of %s, and %s: that is %s, more than --max-loss %s. Nothing was done. If that loss is acceptable, "+
+		"give --max-loss %s, or run it at a terminal without --yes", utcOf(s.Server.LastCommit), until, text.Duration(loss.Round(time.Second)), most,
+		(loss.Truncate(time.Minute) + time.Minute).String())
+}
+
+// promotionLoss says what is lost, and what is not known.
+func promotionLoss(s *region.Standing) string {
+	words := []string{"Nothing is lost: no other region was the primary."}
+	if _, known := s.Age(); !known {
+		words[0] = "It is not known of when the newest transaction here is: look whether this database ever followed the primary."
+	} else if s.TakesOver() {
+		received := "nothing after it was received"
+		if s.Server.Unapplied > 0 {
+			received = fmt.Sprintf("%d bytes that were received after it are replayed first", s.Server.Unapplied)
+		}
+		words[0] = fmt.Sprintf("The newest transaction is of %s, and %s.", utcOf(s.Server.LastCommit), received)
+		if s.Server.HeardAt != nil {
+			words = append(words, fmt.Sprintf("The primary was last heard at %s.", utcOf(s.Server.HeardAt)))
+		} else {
+			words = append(words, fmt.Sprintf("It is not known when the primary was last heard (GRANT pg_monitor TO %s lets PostgreSQL say it).", s.Server.Role))
+		}
+		words = append(words, "What it acknowledged since is lost, unless it waited for this standby (synchronous_standby_names).")
+	}
+	for _, unheard := range s.Unheard() {
+		words = append(words, unheard+".")
+	}
+	return strings.Join(words, " ")
+}
+
+// promotionQuestion asks whether to promote.
+func promotionQuestion(s *region.Standing) string {
+	return fmt.Sprintf("%s The other region must stay off. Promote %s?", promotionLoss(s), s.Region)
 }
 
 // withPromoter calls do with what the settings say of this region.
@@ -246,6 +297,14 @@ func withPromoter(ctx context.Context, do func(*region.Promoter) error) error {
 	}
 	defer done()
 	return do(&region.Promoter{Region: cfg.Region, Peers: cfg.Peers(secrets.LinkKeys), DB: db, By: promoterName()})
+}
+
+// utcOf is utc of a time that may not be known.
+func utcOf(t *time.Time) string {
+	if t == nil {
+		return "an unknown time"
+	}
+	return utc(*t)
 }
 
 // utc is a time as the logs of two regions have it.

@@ -228,7 +228,7 @@ func (s *stack) openDatabase(ctx context.Context) error {
 		db           **bun.DB
 		conns, reads int
 	}{{&s.db, conns.ordinary, conns.reads}, {&s.workers, conns.workers, 0}} {
-		opened, closeDB, err := awaitDatabase(ctx, s.cfg.NewestDatabaseURL, pool.conns, pool.reads)
+		opened, closeDB, err := awaitDatabase(ctx, s.cfg.NewestDatabaseURL, pool.conns, pool.reads, s.guard.Follow)
 		if err != nil {
 			return err
 		}
@@ -245,12 +245,16 @@ const (
 	sayEvery   = 10 * time.Second
 )
 
-func awaitDatabase(ctx context.Context, dsn func() string, conns, reads int) (*bun.DB, func(), error) {
+// awaitDatabase waits until PostgreSQL can be written to. Follow, if it is not nil, is called while it is a standby.
+func awaitDatabase(ctx context.Context, dsn func() string, conns, reads int, follow func(context.Context, *bun.DB)) (*bun.DB, func(), error) {
 	var said time.Time
 	for {
 		db, closeDB, err := postgres.OpenShared(ctx, dsn, conns, reads)
 		if err == nil {
 			if err = postgres.Writable(ctx, db); err != nil {
+				if follow != nil && postgres.IsStandby(err) {
+					follow(ctx, db)
+				}
 				closeDB()
 			}
 		}

@@ -382,7 +382,7 @@ func TestAwaitDatabase(t *testing.T) {
 		proxy.Cut()
 		opened := make(chan error, 1)
 		go func() {
-			_, closeDB, err := awaitDatabase(t.Context(), func() string { return dsn }, 1, 0)
+			_, closeDB, err := awaitDatabase(t.Context(), func() string { return dsn }, 1, 0, nil)
 			if err == nil {
 				closeDB()
 			}
@@ -402,7 +402,7 @@ func TestAwaitDatabase(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(0, cancel)
 
-		_, _, err := awaitDatabase(ctx, func() string { return dsn }, 1, 0)
+		_, _, err := awaitDatabase(ctx, func() string { return dsn }, 1, 0, nil)
 
 		require.ErrorIs(t, err, context.Canceled)
 	})
@@ -413,7 +413,7 @@ func TestAwaitDatabase(t *testing.T) {
 		require.NoError(t, err)
 		dsn.Path = "/nowhere"
 
-		_, _, err = awaitDatabase(t.Context(), dsn.String, 1, 0)
+		_, _, err = awaitDatabase(t.Context(), dsn.String, 1, 0, nil)
 
 		require.ErrorContains(t, err, `database "nowhere" does not exist`)
 	})

@@ -3,6 +3,7 @@ package settings
 import (
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/reelay/reelay/adapters/peers"
 	"github.com/reelay/reelay/features/region"
@@ -18,8 +19,11 @@ func (c *Config) checkRegion(bad func(name, value, may string)) {
 	if c.Region != "" && !regionName.MatchString(c.Region) {
 		bad("REELAY_REGION", c.Region, "the name of this region, of up to 63 lower-case letters, digits and hyphens")
 	}
-	if len(c.RegionPeers) > maxRegionPeers || len(c.RegionPeers) > 0 && c.Region == "" {
-		bad("REELAY_REGION_PEERS", c.RegionPeers[0], "up to 8 URLs, beside REELAY_REGION")
+	if len(c.RegionPeers) > maxRegionPeers {
+		bad("REELAY_REGION_PEERS", strings.Join(c.RegionPeers, ","), "up to 8 URLs")
+	}
+	if len(c.RegionPeers) > 0 && c.Region == "" {
+		bad("REELAY_REGION", "", "the name of this region, since REELAY_REGION_PEERS is set: set REELAY_REGION, too")
 	}
 	for _, peer := range c.RegionPeers {
 		if u, err := url.Parse(peer); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil {
