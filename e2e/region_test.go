@@ -218,7 +218,14 @@ func TestRegions(t *testing.T) {
 	r.start(t, eu)
 	eu.awaitReady(t)
 	r.start(t, us)
-	us.awaitWords(t, "waits for PostgreSQL")
+	us.awaitWords(t, "This region is a standby of eu.")
+	res, err := http.Get("http://" + us.address + "/api/v1/jobs")
+	require.NoError(t, err)
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	res.Body.Close()
+	require.Contains(t, string(text), "Try again in 2 s.")
+	require.NotContains(t, string(text), "standby", "it is for operators")
 	r.public.lead(eu.address)
 
 	var bootstrap struct{ Secret string }
@@ -248,6 +255,8 @@ func TestRegions(t *testing.T) {
 	said := r.command(t, us, "region")
 	require.Contains(t, said, "is a standby, and receives from the primary")
 	require.Contains(t, said, "eu, serves (epoch 1)")
+	require.Contains(t, said, "not now: the primary's PostgreSQL still sends")
+	require.Contains(t, r.command(t, us, "doctor", "--verbose"), "This region, us, is a standby of eu.")
 	r.refused(t, us, "region eu serves: stop its api and control processes", "region", "promote", "--yes")
 	var primary region.Report
 	require.NoError(t, json.Unmarshal([]byte(r.command(t, eu, "region", "--json")), &primary))
@@ -284,9 +293,24 @@ func TestRegions(t *testing.T) {
 	})
 
 	r.kill(eu)
-	r.refused(t, us, "more than --max-loss 0s. What the primary acknowledged later is lost. Nothing was done", "region", "promote", "--yes", "--max-loss", "0s")
+	var waits region.Report
+	testrun.Eventually(t, "the standby receives nothing", func() bool {
+		waits = region.Report{}
+		require.NoError(t, json.Unmarshal([]byte(r.command(t, us, "region", "--json")), &waits))
+		return !waits.Receiving
+	})
+	require.Empty(t, waits.Hindrances)
+	require.Contains(t, waits.Warnings[0].Problem, "receives nothing from eu")
+	require.NotNil(t, waits.PrimaryHeardAt)
+	require.WithinDuration(t, *waits.NewestTransaction, *waits.PrimaryHeardAt, 10*time.Second)
+	require.Contains(t, r.command(t, us, "region"), "possible: run `reelay region promote`")
 	begun := time.Now()
-	require.Contains(t, r.command(t, us, "region", "promote", "--yes", "--max-loss", "10m"), "Region us is the primary (epoch 2)")
+	said, errs, err := r.try(t, us, "region", "promote", "--yes")
+	require.NoError(t, err, errs)
+	require.Contains(t, said, "Region us is the primary (epoch 2)")
+	require.Contains(t, errs, "The primary was last heard at ")
+	require.Contains(t, errs, ": It does not answer (connection refused): nobody knows whether it serves.")
+	require.Contains(t, r.command(t, us, "region"), "; the newest transaction that came over is of ")
 	r.public.lead(us.address)
 	us.awaitReady(t)
 	db, leased := r.database(t, us), time.Time{}
@@ -344,7 +368,7 @@ func TestRegions(t *testing.T) {
 	require.Equal(t, "eu", seen.Promotions[0].From)
 	require.Contains(t, seen.Promotions[0].By, "@", raw)
 	require.Contains(t, seen.Peers[0].Problem, "what it accepted since is in its database only")
-	res, err := http.Post("http://"+eu.address+"/api/v1/jobs", "application/json", strings.NewReader("{}"))
+	res, err = http.Post("http://"+eu.address+"/api/v1/jobs", "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	res.Body.Close()
 	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
@@ -353,7 +377,7 @@ func TestRegions(t *testing.T) {
 	require.Regexp(t, `(?m)^ok +region-primary`, r.command(t, us, "doctor", "--verbose"))
 
 	// Processes that learn of a later promotion end.
-	made, err := regionrows.Promote(t.Context(), db, 2, "eu", "")
+	made, err := regionrows.Promote(t.Context(), db, 2, "eu", regionrows.Takeover{})
 	require.NoError(t, err)
 	require.True(t, made)
 	for _, child := range us.processes {
@@ -442,6 +466,11 @@ func TestRepeatedRequestsAwaitTheStandby(t *testing.T) {
 	}
 
 	us.postgres.Kill()
+	testrun.Eventually(t, "the doctor ends, and says that nothing can be written", func() bool {
+		out, _, err := r.try(t, eu, "doctor")
+		return err != nil && strings.Contains(out, "Commits wait for any standby, and none follows: no write succeeds.")
+	})
+	require.Contains(t, r.command(t, eu, "region"), "ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf();")
 	for i, request := range requests {
 		testrun.Eventually(t, request.name+" is on the primary", func() bool { // a connection can have been cut off before
 			answer, ok := cut(i)

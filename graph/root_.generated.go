@@ -2789,6 +2789,10 @@ func (ec *executionContext) childFields_RegionPromotion(ctx context.Context, fie
 		return ec.fieldContext_RegionPromotion_from(ctx, field)
 	case "by":
 		return ec.fieldContext_RegionPromotion_by(ctx, field)
+	case "newestAt":
+		return ec.fieldContext_RegionPromotion_newestAt(ctx, field)
+	case "heardAt":
+		return ec.fieldContext_RegionPromotion_heardAt(ctx, field)
 	case "learned":
 		return ec.fieldContext_RegionPromotion_learned(ctx, field)
 	}

@@ -864,6 +864,52 @@ func (ec *executionContext) fieldContext_RegionPromotion_by(_ context.Context, f
 	return graphql.NewScalarFieldContext("RegionPromotion", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
+func (ec *executionContext) _RegionPromotion_newestAt(ctx context.Context, field graphql.CollectedField, obj *region.ReportedPromotion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RegionPromotion_newestAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.NewestAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RegionPromotion_newestAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RegionPromotion", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _RegionPromotion_heardAt(ctx context.Context, field graphql.CollectedField, obj *region.ReportedPromotion) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_RegionPromotion_heardAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.HeardAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalOTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_RegionPromotion_heardAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("RegionPromotion", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _RegionPromotion_learned(ctx context.Context, field graphql.CollectedField, obj *region.ReportedPromotion) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1901,6 +1947,16 @@ func (ec *executionContext) _RegionPromotion(ctx context.Context, sel ast.Select
 		case "by":
 			out.Values[i] = ec._RegionPromotion_by(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "newestAt":
+			out.Values[i] = ec._RegionPromotion_newestAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "heardAt":
+			out.Values[i] = ec._RegionPromotion_heardAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		case "learned":

@@ -148,7 +148,8 @@ func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 			current_setting('synchronous_standby_names') AS synchronous,
 			current_setting('synchronous_commit') NOT IN ('off', 'local') AS commits_wait,
 			(SELECT last_msg_receipt_time FROM pg_stat_wal_receiver WHERE status = 'streaming') AS heard_at,
-			CASE WHEN standby THEN has_function_privilege('pg_ls_waldir()', 'EXECUTE') ELSE false END AS may_list, current_database() AS database, quote_ident(current_user) AS role
+			CASE WHEN standby THEN has_function_privilege('pg_ls_waldir()', 'EXECUTE') ELSE false END AS may_list,
+			current_database() AS database, quote_ident(current_user) AS role
 		FROM (SELECT pg_is_in_recovery() AS standby) r`).Scan(ctx, &s)
 	if err != nil || s.HeardAt != nil || !s.MayList {
 		return s, err
@@ -161,9 +162,9 @@ func ReadServer(ctx context.Context, db bun.IDB) (s Server, err error) {
 const heardSQL = `
 	SELECT max(modification) FROM pg_ls_waldir(), (
 		SELECT (greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn)::bigint - 1 AS at,
-			pg_size_bytes(current_setting('wal_segment_size')) AS size) ends
+			pg_size_bytes(current_setting('wal_segment_size')) AS segment) ends
 	WHERE length(name) = 24
-		AND substr(name, 9) = lpad(upper(to_hex(at / size / (4294967296 / size))), 8, '0') || lpad(upper(to_hex(at / size % (4294967296 / size))), 8, '0')`
+		AND substr(name, 9) = lpad(upper(to_hex(at / segment / (4294967296 / segment))), 8, '0') || lpad(upper(to_hex(at / segment % (4294967296 / segment))), 8, '0')`
 
 // EndRecovery makes a standby a server that can be written to, and waits for that. It returns false if that took longer
 // than a minute.

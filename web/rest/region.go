@@ -21,12 +21,14 @@ type regionStandby struct {
 }
 
 type regionPromotion struct {
-	Epoch   int64     `json:"epoch"`
-	Region  string    `json:"region"`
-	At      time.Time `json:"at"`
-	From    string    `json:"from" doc:"The primary before. Empty for the first, and if it is not known."`
-	By      string    `json:"by" doc:"Who made it, such as root@db2. Empty for the first start, and for a promotion that another region told of."`
-	Learned bool      `json:"learned" doc:"Another region told of it, while this one was away."`
+	Epoch    int64      `json:"epoch"`
+	Region   string     `json:"region"`
+	At       time.Time  `json:"at"`
+	From     string     `json:"from" doc:"The primary before. Empty for the first, and if it is not known."`
+	By       string     `json:"by" doc:"Who made it, such as root@db2. Empty for the first start, and for a promotion that another region told of."`
+	NewestAt *time.Time `json:"newest_at" doc:"When the newest transaction was committed that came from the primary before. Null if it is not known."`
+	HeardAt  *time.Time `json:"heard_at" doc:"When the primary before was last heard. Null if it is not known."`
+	Learned  bool       `json:"learned" doc:"Another region told of it, while this one was away."`
 }
 
 type regionPeer struct {
@@ -93,7 +95,7 @@ func newRegion(r *region.Report) *regionOutput {
 		return regionStandby{s.Name, s.State, s.LagSeconds, s.BehindBytes}
 	})
 	b.Promotions = lo.Map(r.Promotions, func(p region.ReportedPromotion, _ int) regionPromotion {
-		return regionPromotion{p.Epoch, p.Region, p.At.UTC(), p.From, p.By, p.Learned}
+		return regionPromotion{p.Epoch, p.Region, p.At.UTC(), p.From, p.By, p.NewestAt, p.HeardAt, p.Learned}
 	})
 	b.Peers = lo.Map(r.Peers, func(p region.ReportedPeer, _ int) regionPeer {
 		return regionPeer{p.Address, p.Answers, p.Region, p.Serves, p.Epoch, p.AnsweredAt, lo.EmptyableToPtr(strings.ToLower(string(p.Trouble))),

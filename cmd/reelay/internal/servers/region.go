@@ -245,8 +245,8 @@ func tooMuch(s *region.Standing, most time.Duration) error {
 		until = "it is not known when the primary was last heard (GRANT pg_monitor TO " + s.Server.Role + " lets PostgreSQL say it), so the time until now counts"
 	}
 	return fmt.Errorf("the newest transaction here is of %s, and %s: that is %s, more than --max-loss %s. Nothing was done. If that loss is acceptable, "+
-		"give --max-loss %s, or run it at a terminal without --yes", utcOf(s.Server.LastCommit), until, text.Duration(loss.Round(time.Second)), most,
-		(loss.Truncate(time.Minute) + time.Minute).String())
+		"give --max-loss %dm, or run it at a terminal without --yes", utcOf(s.Server.LastCommit), until, text.Duration(loss.Round(time.Second)), most,
+		loss/time.Minute+1)
 }
 
 // promotionLoss says what is lost, and what is not known.
