@@ -493,4 +493,14 @@ func TestRepeatedRequestsAwaitTheStandby(t *testing.T) {
 		// The standby has it, and may still replay it.
 		testrun.Eventually(t, request.name+", which was answered, is on the standby", func() bool { return count(copied, i) == 1 })
 	}
+
+	// A name that no standby has stops all writes, too.
+	_, err = rows.ExecContext(t.Context(), "ALTER SYSTEM SET synchronous_standby_names = 'us'")
+	require.NoError(t, err)
+	_, err = rows.ExecContext(t.Context(), "SELECT pg_reload_conf()")
+	require.NoError(t, err)
+	testrun.Eventually(t, "the doctor says which name the standby has", func() bool {
+		out, _, err := r.try(t, eu, "doctor")
+		return err != nil && strings.Contains(out, "Commits wait for us, and no standby of that name follows (walreceiver does): no write succeeds.")
+	})
 }

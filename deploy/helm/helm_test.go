@@ -55,6 +55,8 @@ type object struct {
 		Ingress     []json.RawMessage
 		Target      struct{ Name string }
 		Endpoints   []struct{ Port string }
+
+		PublishNotReadyAddresses bool
 	}
 	Template template // of a PodTemplate
 	Rules    []struct{ Resources, Verbs []string }
@@ -340,6 +342,8 @@ agents: [{name: a}]
 		require.Equal(t, "http://10.1.1.1:81", endpoint(minimal+region+"agentEndpoint: http://10.1.1.1:81"))
 		migrate := rendered(t, minimal+region)["Job reelay-migrate"].pod().env()
 		require.Equal(t, "eu", migrate["REELAY_REGION"], "settings are for all processes")
+		require.True(t, rendered(t, minimal+region)["Service reelay-api-region"].Spec.PublishNotReadyAddresses, "a region that waits answers the others")
+		require.NotContains(t, rendered(t, minimal), "Service reelay-api-region")
 	})
 
 	t.Run("LetsAgentsCallAClosedAPI", func(t *testing.T) {

@@ -328,7 +328,7 @@ var runbooks = map[string]Runbook{
 		Steps: []string{
 			"In the other region, `reelay region`: does it receive from the primary? Its PostgreSQL's log says why not.",
 			"\"requested WAL segment has already been removed\" means that it must be copied again: docs/operators/regions.md, Go back. A replication slot, or wal_keep_size, prevents it.",
-			"If nothing can be written and the other region will not be back soon, let commits go on without it: `ALTER SYSTEM RESET synchronous_standby_names` and `SELECT pg_reload_conf()`.",
+			"If nothing can be written and the other region will not be back soon, let commits go on without it: `ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf();` on the primary. From then on a loss of this region loses its last moments.",
 		},
 	},
 	"standby-behind": {
@@ -349,7 +349,7 @@ var runbooks = map[string]Runbook{
 		Causes:  []string{"synchronous_standby_names is not set on the primary. After a promotion it must be set anew.", "It was reset during an incident."},
 		Steps: []string{
 			"Decide whether the loss of the last moments is acceptable: docs/operators/regions.md, What is lost.",
-			"If it is not, name the standby: `ALTER SYSTEM SET synchronous_standby_names = 'NAME'` and `SELECT pg_reload_conf()`. Each write then takes a round trip longer.",
+			"If it is not, name the standby as pg_stat_replication does (application_name; without a cluster_name of its own it is walreceiver): docs/operators/regions.md, A standby of PostgreSQL. With another name no write succeeds. Each write then takes a round trip longer.",
 			"If it is, switch this rule off: docs/operators/alerts.md.",
 		},
 	},

@@ -140,6 +140,7 @@ func TestGuardKeepsAnswers(t *testing.T) {
 	require.NotNil(t, seen[0].AnsweredAt)
 	require.Nil(t, seen[0].RivalAt)
 
+	require.Equal(t, map[string]string{"https://api.us": ""}, guard.told.of)
 	peers.set(Claim{Region: "us", Epoch: 1, Primary: true, Installation: one})
 	_, err = guard.look(t.Context(), db)
 	require.NoError(t, err)
@@ -148,6 +149,7 @@ func TestGuardKeepsAnswers(t *testing.T) {
 	require.NoError(t, err)
 
 	seen = guard.Ask(t.Context())
+	require.Equal(t, map[string]string{"https://api.us": "It does not answer."}, guard.told.of, "the log says what changes")
 	require.Nil(t, seen[0].Claim)
 	require.NotNil(t, seen[0].AnsweredAt, "it is known when it answered last")
 	require.NotNil(t, seen[0].RivalAt, "and when it was a rival")

@@ -36,7 +36,7 @@ func TestRegionPromotion(t *testing.T) {
 			"or run it at a terminal without --yes")
 		s = lost()
 		s.Server.HeardAt = nil
-		require.ErrorContains(t, tooMuch(s, usualLoss), "GRANT pg_monitor TO reelay lets PostgreSQL say it), so the time until now counts: that is 1 min 9 s")
+		require.ErrorContains(t, tooMuch(s, usualLoss), "GRANT pg_monitor TO reelay lets PostgreSQL say it), so the time until now counts: that is 1 min 09 s")
 		s.Server.LastCommit = nil
 		require.ErrorContains(t, tooMuch(s, time.Hour), "run it at a terminal without --yes")
 	})
