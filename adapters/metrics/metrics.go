@@ -25,12 +25,6 @@ import (
 	"github.com/reelay/reelay/models/costs"
 )
 
-const (
-	// readTimeout bounds what is read for a scrape, and readEvery how often.
-	readTimeout = 5 * time.Second
-	readEvery   = 5 * time.Second
-)
-
 // Metrics counts what happens in this process, and serves it.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -125,12 +119,4 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: 2 * readTimeout, EnableOpenMetrics: true,
 	})
-}
-
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
