@@ -70,7 +70,7 @@ var apiSections = []struct{ prefix, name string }{
 	{"/api/v1/queue", "Queue"}, {"/api/v1/halts", "Halts"}, {"/api/v1/pools", "Pools"}, {"/api/v1/machines", "Machines"},
 	{"/api/v1/overview", "Overview"}, {"/api/v1/costs", "Costs"}, {"/api/v1/budgets", "Costs"},
 	{"/api/v1/statements", "Costs"}, {"/api/v1/reports", "Reports"},
-	{"/api/v1/attention", "Needs attention"}, {"/api/v1/changes", "Changes"}, {"", "Other"},
+	{"/api/v1/attention", "Needs attention"}, {"/api/v1/changes", "Changes"}, {"/api/v1/region", "Regions"}, {"", "Other"},
 }
 
 // openAPI is the part of a document that the page uses.
