@@ -309,7 +309,7 @@ func TestRegions(t *testing.T) {
 	require.NoError(t, err, errs)
 	require.Contains(t, said, "Region us is the primary (epoch 2)")
 	require.Contains(t, errs, "The primary was last heard at ")
-	require.Contains(t, errs, ": It does not answer (connection refused): nobody knows whether it serves.")
+	require.Contains(t, errs, ": It does not answer (connection refused): whether it serves is unknown.")
 	require.Contains(t, r.command(t, us, "region"), "; the newest transaction that came over is of ")
 	r.public.lead(us.address)
 	us.awaitReady(t)

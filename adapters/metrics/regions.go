@@ -12,7 +12,8 @@ var (
 		"1 if this region is the primary, 0 if not. Absent with one region, as are the others of reelay_region. Processes that wait serve no metrics.", "region")
 	regionEpochDesc    = desc("reelay_region_epoch", "How many promotions of regions there were, as this region's database knows it.")
 	regionPromotedDesc = desc("reelay_region_promoted_timestamp_seconds", "When the newest promotion of a region was made.")
-	regionPeerDesc     = desc("reelay_region_peer_up", "1 if an api of another region answered this process when it was asked last, and proved its answer.",
+	regionPeerDesc     = desc("reelay_region_peer_up",
+		"1 if an api of another region answered this process when it was asked last, and proved its answer.",
 		"peer")
 	regionTroubleDesc = desc("reelay_region_peer_trouble",
 		"1 if an api of another region is what is wrong with it: SILENT, SERVES_TOO (it claims to be the primary), OVERTAKEN (it was the primary, and is "+

@@ -96,7 +96,7 @@ func (p *Peers) Ask(ctx context.Context) []region.Peer {
 	return all
 }
 
-var errUnproved = errors.New("it answers, but is not of this installation (another secrets file?): nobody knows whether it serves")
+var errUnproved = errors.New("it answers, but is not of this installation (another secrets file?): whether it serves is unknown")
 
 func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 	random := make([]byte, nonceBytes)
@@ -108,15 +108,16 @@ func (p *Peers) one(ctx context.Context, address string) (region.Claim, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return region.Claim{}, fmt.Errorf("it does not answer (%s): nobody knows whether it serves", cause(err))
+		return region.Claim{}, fmt.Errorf("it does not answer (%s): whether it serves is unknown", cause(err))
 	}
 	defer response.Body.Close()
 	var said answer
 	if response.StatusCode != http.StatusOK {
-		return region.Claim{}, fmt.Errorf("it answers %s, which no api with REELAY_REGION does: nobody knows whether it serves", response.Status)
+		return region.Claim{}, fmt.Errorf("it answers %s, which no api with REELAY_REGION does: whether it serves is unknown",
+			response.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&said); err != nil {
-		return region.Claim{}, errors.New("it answers, but not as an api of Reelay: nobody knows whether it serves")
+		return region.Claim{}, errors.New("it answers, but not as an api of Reelay: whether it serves is unknown")
 	}
 	for _, key := range p.Keys() {
 		if hmac.Equal([]byte(said.MAC), []byte(mac(key, nonce, said.Claim))) {
@@ -154,7 +155,8 @@ var _ doctor.Examiner = (*Examiner)(nil)
 func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 	s, err := x.Look(ctx)
 	if err != nil {
-		return []doctor.Finding{doctor.Advise("region-peers", "The apis of the other regions answer.", "It could not be looked at: "+err.Error()+".",
+		return []doctor.Finding{doctor.Advise("region-peers", "The apis of the other regions answer.",
+			"It could not be looked at: "+err.Error()+".",
 			"A region that was replaced while it was away does not learn of it when it comes back.", "Correct the cause, and run it again.")}
 	}
 	var silent, others []string
@@ -178,14 +180,15 @@ func (x *Examiner) Examine(ctx context.Context) []doctor.Finding {
 			"Run "+s.PromoteRight()+". It does not matter if your cloud promotes the standby.")
 	}
 	return []doctor.Finding{
-		doctor.Advise("region-peers", "The apis of the other regions answer, and follow this one or are followed.", strings.Join(silent, " "),
+		doctor.Advise("region-peers", "The apis of the other regions answer, and follow this one or are followed.", strings.Join(silent,
+			" "),
 			"A region that was replaced while it was away does not learn of it when it comes back.", fix),
 		primary(s, strings.Join(others, " "), fixOthers),
 		may,
 	}
 }
 
-// primary is whether there is one primary. Others says which other regions claim to be it, beside this one.
+// primary checks that one region is the primary. Others names the other regions that claim to be.
 func primary(s *region.Standing, others, fix string) doctor.Finding {
 	const check = "region-primary"
 	if !s.TakesOver() {
@@ -195,13 +198,16 @@ func primary(s *region.Standing, others, fix string) doctor.Finding {
 	holds := fmt.Sprintf("This region, %s, is a standby of %s.", s.Region, s.Newest.Region)
 	switch {
 	case s.Newest.Epoch == 0:
-		return doctor.Advise(check, "A region is the primary.", "None is yet.", "Nothing is served.", "Start the api and control processes of the first region.")
+		return doctor.Advise(check, "A region is the primary.", "None is yet.", "Nothing is served.",
+			"Start the api and control processes of the first region.")
 	case s.Newest.Learned:
-		return doctor.Advise(check, holds, fmt.Sprintf("Region %s took over (epoch %d), and this database is no standby of it.", s.Newest.Region, s.Newest.Epoch),
+		return doctor.Advise(check, holds, fmt.Sprintf("Region %s took over (epoch %d), and this database is no standby of it.",
+			s.Newest.Region, s.Newest.Epoch),
 			"This region cannot take over, and what it accepted since is in its database only.",
 			"Look here for jobs that are not there, and then make it a standby: docs/operators/regions.md, Two primaries.")
 	case s.Refusal() == nil:
-		return doctor.Advise(check, holds, fmt.Sprintf("This region waits, and nobody is known to serve: the primary was %s.", s.Newest.Region), "Nothing is served.",
+		return doctor.Advise(check, holds, fmt.Sprintf("This region waits, and no region is known to serve: the primary was %s.",
+			s.Newest.Region), "Nothing is served.",
 			"Run `reelay region promote` to take over, or start "+s.Newest.Region+" again. If this is "+s.Newest.Region+", correct REELAY_REGION.")
 	case s.Server.Standby && !s.Server.Receiving:
 		return doctor.Advise(check, holds, "PostgreSQL here receives nothing from it.", "A promotion loses what it did not receive.",

@@ -85,7 +85,8 @@ func TestPeers(t *testing.T) {
 	t.Run("AreAskedWithANonce", func(t *testing.T) {
 		t.Parallel()
 		address := serve(t, "us", "a") + peers.Path
-		for _, query := range []string{"", "?nonce=", "?nonce=00", "?nonce=" + strings.Repeat("zz", 16), "?nonce=" + strings.Repeat("00", 1000)} {
+		for _, query := range []string{"", "?nonce=", "?nonce=00", "?nonce=" + strings.Repeat("zz", 16), "?nonce=" + strings.Repeat("00",
+			1000)} {
 			res, err := http.Get(address + query)
 			require.NoError(t, err)
 			res.Body.Close()
@@ -105,7 +106,7 @@ func TestPeers(t *testing.T) {
 		found := examiner.Examine(t.Context())
 
 		require.Contains(t, found[0].Found, gone.URL)
-		require.Contains(t, found[0].Found, "It does not answer (connection refused): nobody knows whether it serves.")
+		require.Contains(t, found[0].Found, "It does not answer (connection refused): whether it serves is unknown.")
 		require.Contains(t, found[0].Found, "It answers, but is not of this installation (another secrets file?)")
 		require.NotEmpty(t, found[0].Fix)
 		require.Empty(t, found[1].Found)
@@ -130,16 +131,20 @@ func TestPeers(t *testing.T) {
 		}{
 			"AStandby": {region.Standing{Region: "us", Server: follows, Newest: newest, Peers: []region.Peer{{Claim: &eu}}}, "",
 				"This region, us, is a standby of eu."},
-			"AStandbyThatCanTakeOver": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true}, Newest: newest},
+			"AStandbyThatCanTakeOver": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true},
+				Newest: newest},
 				"This region waits", ""},
-			"AStandbyThatFollowsNobody": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true}, Newest: newest,
-				Peers: []region.Peer{{Claim: &eu}}}, "receives nothing", ""},
-			"AnOldPrimary": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 2, Region: "us", Learned: true, Installation: "one"},
+			"AStandbyThatFollowsNobody": {region.Standing{Region: "us", Server: regions.Server{Standby: true, MayPromote: true},
+				Newest: newest,
+				Peers:  []region.Peer{{Claim: &eu}}}, "receives nothing", ""},
+			"AnOldPrimary": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 2, Region: "us", Learned: true,
+				Installation: "one"},
 				Peers: []region.Peer{{Claim: &us}}}, "Region us took over (epoch 2)", ""},
 			"AnOldPrimaryThatDoesNotKnowItYet": {region.Standing{Region: "eu", Newest: newest, Peers: []region.Peer{{Claim: &us}}},
 				"Region us took over from this one", ""},
 			"TheFirst": {region.Standing{Region: "eu"}, "None is yet", ""},
-			"ASplit": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 3, Region: "eu", Installation: "one"}, Peers: []region.Peer{{Claim: &us}}},
+			"ASplit": {region.Standing{Region: "eu", Newest: regions.Promotion{Epoch: 3, Region: "eu", Installation: "one"},
+				Peers: []region.Peer{{Claim: &us}}},
 				"Region us claims to be the primary, too", "Region eu is the only primary."},
 		} {
 			examiner := &peers.Examiner{Look: func(context.Context) (*region.Standing, error) { return &c.standing, nil }}

@@ -112,7 +112,7 @@ func TestDeleteAccount(t *testing.T) {
 		require.Contains(t, errs, "1 of them unfinished (jobs)")
 		require.Regexp(t,
 			`The account acme \(acc_1\) was deleted at .*\.\n\nDATA +FATE +COUNT\njobs +deleted +30\nledger +kept +42\n\n`+
-				`The pool own was dedicated to it and serves nobody now: reelay pools delete own\n\n`+
+				`The pool own was dedicated to it and gets no workers now: reelay pools delete own\n\n`+
 				`The account acme \(acc_1\) is deleted\. Its files are gone by .*\.\n$`, out)
 	})
 

@@ -25,7 +25,8 @@ func TestReconcile(t *testing.T) {
 		return `{"node": {"instanceId": "` + id + `", "provider": "` + provider + `", "paidSeconds": 60, "costUsd": ` + usd + `}}`
 	}
 	url, sent := serveOperations(t, map[string]string{
-		"machines": `{"machines": {"pageInfo": {"hasNextPage": false}, "edges": [` + machine("zones/z/same", "2", "gce") + "," + machine("far", "5", "gce") + "," +
+		"machines": `{"machines": {"pageInfo": {"hasNextPage": false}, "edges": [` + machine("zones/z/same", "2",
+			"gce") + "," + machine("far", "5", "gce") + "," +
 			machine("unbilled", "1", "gce") + "," + machine("here", "9", "local") + "," + machine("unpriced", "0", "gce") + `]}}`,
 		"providerTasks": `{"providerTasks": [{"entry": 1, "at": "2026-10-01T12:00:00Z", "task": "t1", "costUsd": 0.5}]}`,
 	})
@@ -34,18 +35,21 @@ func TestReconcile(t *testing.T) {
 		return call(t, t.Context(), append(append([]string{"costs", "reconcile"}, args...), at...)...)
 	}
 	good := file("good.csv", header+"same"+times+"2,02;USD\n")
-	bad := file("bad.csv", header+"same"+times+"2;USD\nsame"+times+"2;USD\nfar"+times+"6;USD\nunknown"+times+"3;USD\nunpriced"+times+"1;USD\n;broken\n")
+	bad := file("bad.csv",
+		header+"same"+times+"2;USD\nsame"+times+"2;USD\nfar"+times+"6;USD\nunknown"+times+"3;USD\nunpriced"+times+"1;USD\n;broken\n")
 
 	status, out, errs := reconcile("--bill", bad, "--from", "2026-10-01", "--to", "2026-11-01")
 
 	require.Equal(t, 1, status)
 	require.Contains(t, errs, "the bill and Reelay differ")
-	for _, says := range []string{"1 line repeated an earlier line: counted once", "1 line cannot be read: not counted", "line 7: it has 2 fields, and the first line 5",
+	for _, says := range []string{"1 line repeated an earlier line: counted once", "1 line cannot be read: not counted",
+		"line 7: it has 2 fields, and the first line 5",
 		"3 machines in both. Billed $12.0000, Reelay has $8.0000: a difference of $4.0000", "Only the bill has 1 machine:", "unknown  $3.0000  n/a",
 		"Only Reelay has 1 machine:", "unbilled  n/a", "More than 2 % apart, or without a price 2 machines:", "far       $6.0000  $5.0000", "unpriced  $1.0000  n/a"} {
 		require.Contains(t, out, says)
 	}
-	require.Equal(t, map[string]any{"states": nil, "paidFrom": "2026-10-01T00:00:00Z", "paidUntil": "2026-11-01T00:00:00Z"}, sent["machines"]["filter"])
+	require.Equal(t, map[string]any{"states": nil, "paidFrom": "2026-10-01T00:00:00Z", "paidUntil": "2026-11-01T00:00:00Z"},
+		sent["machines"]["filter"])
 
 	status, out, _ = reconcile("--bill", bad, "--json")
 	require.Equal(t, 1, status)
@@ -60,7 +64,8 @@ func TestReconcile(t *testing.T) {
 	require.Equal(t, "12", found.Machines.BilledUSD)
 	require.Equal(t, "unknown", found.Machines.Unknown[0].ID)
 
-	status, out, errs = reconcile("--usage", file("usage.csv", "task_id,time,amount,currency\nt1,2026-10-01T11:59:00Z,1.50,USD\n")) // the server answers for each of three days
+	status, out, errs = reconcile("--usage",
+		file("usage.csv", "task_id,time,amount,currency\nt1,2026-10-01T11:59:00Z,1.50,USD\n")) // the server answers for each of three days
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "The bill and Reelay agree on all tasks.")
 	for text, says := range map[string]string{
@@ -89,7 +94,8 @@ func TestStatementCommand(t *testing.T) {
 	status, out, errs := call(t, t.Context(), "costs", "statement", "--month", "2026-10", "--endpoint", url, "--key", "rl_x")
 
 	require.Zero(t, status, errs)
-	for _, says := range []string{"acme, 2026-10 (UTC): $3.00 for 2 videos", "The month is not complete.", "1 entry without an amount", "2026-10-01  2       1.00       $3.00", "USER  VIDEOS"} {
+	for _, says := range []string{"acme, 2026-10 (UTC): $3.00 for 2 videos", "The month is not complete.", "1 entry without an amount",
+		"2026-10-01  2       1.00       $3.00", "USER  VIDEOS"} {
 		require.Contains(t, out, says)
 	}
 	require.Equal(t, "2026-10", sent["statement"]["month"])
@@ -99,12 +105,14 @@ func TestStatementCommand(t *testing.T) {
 
 func TestStatementCommandNamesItsMonth(t *testing.T) {
 	t.Parallel()
-	url, _ := serveOperations(t, map[string]string{"statement": `{"statement": {"accountName": "acme", "month": "2026-10", "timeZone": "UTC", "total": {}, "parts": []}}`})
+	url, _ := serveOperations(t,
+		map[string]string{"statement": `{"statement": {"accountName": "acme", "month": "2026-10", "timeZone": "UTC", "total": {}, "parts": []}}`})
 
 	status, _, errs := call(t, t.Context(), "costs", "statement", "--endpoint", url, "--key", "rl_x")
 
 	require.Zero(t, status, errs)
-	require.Regexp(t, `This is the last month, \d{4}-\d\d\. For the present one, until now: --month `+time.Now().UTC().Format("2006-01"), errs)
+	require.Regexp(t, `This is the last month, \d{4}-\d\d\. For the present one, until now: --month `+time.Now().UTC().Format("2006-01"),
+		errs)
 }
 
 func TestCostsCommandNamesWrongDays(t *testing.T) {
@@ -160,7 +168,8 @@ func TestReportsCommand(t *testing.T) {
 	status, out, errs := call(t, t.Context(), "reports", "--days", "30", "--endpoint", url, "--key", "rl_x")
 
 	require.Zero(t, status, errs)
-	for _, says := range []string{"of the newest 10,000", "video.generate  ltx    poison  3", "job_1  1 min 05 s  pro", "No pool.", "No job completed.", "pool  -     4         0          1          n/a        100 %",
+	for _, says := range []string{"of the newest 10,000", "video.generate  ltx    poison  3", "job_1  1 min 05 s  pro", "No pool.",
+		"No job completed.", "pool  -     4         0          1          n/a        100 %",
 		"dead letters  about 20000", "for ever"} {
 		require.Contains(t, out, says)
 	}

@@ -96,7 +96,7 @@ func TestPoolCommands(t *testing.T) {
 			[]string{"show", "l4-spot"},
 			`{"pools": [` + strings.NewReplacer(`"accounts": []`, `"accounts": ["acc_1", "acc_2"]`, "CLOSED_BY_HOURS", "SERVES_NOBODY").Replace(pool) +
 				`], "pool": {"scalingHistory": []}}`,
-			`(?s)state +serves nobody\n.*accounts +acc_1, acc_2  \(deleted: serves nobody\)\n`, nil,
+			`(?s)state +serves nobody\n.*accounts +acc_1, acc_2  \(deleted\)\n`, nil,
 		},
 		"resume": {[]string{"resume", "l4-spot"}, `{"pools": [` + pool + `], "resumePool": ` + pool + `}`, `Resumed the pool l4-spot`,
 			map[string]any{"id": "pol_1"}},

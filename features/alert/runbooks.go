@@ -297,7 +297,7 @@ var runbooks = map[string]Runbook{
 		},
 	},
 	"region-overtaken": {
-		Meaning: "A region that was the primary has learned that this one took over. It waits, and serves nobody. What it accepted after the promotion is in its database only, and no other region can take over until it follows this one.",
+		Meaning: "A region that was the primary has learned that this one took over. It waits, and serves no requests. What it accepted after the promotion is in its database only, and no other region can take over until it follows this one.",
 		Causes:  []string{"The old primary came back after a promotion."},
 		Steps: []string{
 			"System (/system), Regions: since when this region is the primary.",

@@ -115,7 +115,7 @@ func boots(broken []capacity.NotBootingPool, now time.Time) Finding {
 func desertedPools(names []string) Finding {
 	f := Advise("deserted-pools", "Each pool that is dedicated to accounts has one that exists.",
 		when(len(names) > 0, "All accounts of these pools are deleted."),
-		"They get no workers, and serve nobody. They would serve everybody if the list of their accounts were emptied.",
+		"They get no workers. They would serve everybody if the list of their accounts were emptied.",
 		"Run `reelay pools delete NAME`, or dedicate them to other accounts.")
 	f.IDs, f.Count = names[:min(len(names), checkupIDs)], len(names)
 	return f
@@ -130,7 +130,8 @@ func engines(troubled []*capacity.Engine, now time.Time) []Finding {
 		of := lo.Filter(troubled, func(e *capacity.Engine, _ int) bool { return e.State.Down() == down })
 		var all []string
 		for _, e := range of[:min(len(of), listedEngines)] {
-			all = append(all, strings.TrimSuffix(fmt.Sprintf("%s of the pool %s is %s %s: %s", e.URL, e.Pool, strings.ToLower(string(e.State)),
+			all = append(all, strings.TrimSuffix(fmt.Sprintf("%s of the pool %s is %s %s: %s", e.URL, e.Pool,
+				strings.ToLower(string(e.State)),
 				text.Since(e.Since, now), cmp.Or(text.Printable(e.Reason), "it gives no reason")), "."))
 		}
 		if more := len(of) - len(all); more > 0 {
@@ -164,7 +165,8 @@ func providers(accounts []*capacity.ProviderUse) []Finding {
 			when(len(away) > 0, "%s.", strings.Join(away, ". ")),
 			"Jobs that only they can run wait.",
 			"Replace a refused key in the agents' file of secrets, top up the account, or wait: docs/operators/runbooks.md#providers-failing."),
-		Advise("unknown-submits", "Each paid submit was answered.", when(len(unknown) > 0, "Not answered: %s.", strings.Join(unknown, ", ")),
+		Advise("unknown-submits", "Each paid submit was answered.", when(len(unknown) > 0, "Not answered: %s.", strings.Join(unknown,
+			", ")),
 			"These jobs wait for a decision, and fail without one.",
 			"Run `reelay jobs decide ID --pay-again` or `--give-up`: docs/operators/runbooks.md#submits-unknown."),
 	}

@@ -73,7 +73,8 @@ func TestImport(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, book.Prices, 3)
 		require.Len(t, book.Models, 2)
-		require.Equal(t, []string{"own", "runpod", "own"}, []string{book.Models[0].Name, book.Models[0].Provider, book.Models[0].ProviderModel})
+		require.Equal(t, []string{"own", "runpod", "own"}, []string{book.Models[0].Name, book.Models[0].Provider,
+			book.Models[0].ProviderModel})
 		require.Nil(t, book.Models[0].Price)
 		require.Contains(t, book.Models[0].Problem(), "unknown")
 		require.Equal(t, "film", book.Models[1].Name)

@@ -153,7 +153,8 @@ func (g *Guard) tell(ctx context.Context, newest regions.Promotion, peers []Peer
 	if g.told.of == nil {
 		g.told.of = map[string]string{}
 		if len(peers) == 0 {
-			slog.WarnContext(ctx, "REELAY_REGION_PEERS is not set: no other region is asked, and this one does not learn of it when another takes over",
+			slog.WarnContext(ctx,
+				"REELAY_REGION_PEERS is not set: no other region is asked, and this one does not learn of it when another takes over",
 				"region", g.Name)
 		}
 	}
@@ -167,7 +168,8 @@ func (g *Guard) tell(ctx context.Context, newest regions.Promotion, peers []Peer
 		case r.Problem == "":
 			slog.InfoContext(ctx, "a region of REELAY_REGION_PEERS is as it should be again", "peer", p.Address)
 		default:
-			slog.WarnContext(ctx, "a region of REELAY_REGION_PEERS is not as it should be", "peer", p.Address, "problem", r.Problem, "fix", r.Fix)
+			slog.WarnContext(ctx, "a region of REELAY_REGION_PEERS is not as it should be", "peer", p.Address, "problem", r.Problem, "fix",
+				r.Fix)
 		}
 	}
 }
@@ -187,7 +189,8 @@ func (g *Guard) Follow(ctx context.Context, db *bun.DB) {
 	case "":
 		why = "PostgreSQL here is a standby, and no region is the primary yet."
 	case g.Name:
-		why = fmt.Sprintf("PostgreSQL here is a standby, and the primary is called %s as this region is: correct REELAY_REGION, or wait until PostgreSQL is promoted.", g.Name)
+		why = fmt.Sprintf("PostgreSQL here is a standby, and the primary is called %s as this region is: correct REELAY_REGION, or wait until PostgreSQL is promoted.",
+			g.Name)
 	}
 	g.why.Store(&why)
 	g.claim.Store(&Claim{Region: g.Name, Epoch: newest.Epoch, Installation: newest.Installation})

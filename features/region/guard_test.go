@@ -51,19 +51,24 @@ func TestJudge(t *testing.T) {
 		peers  []Claim
 		want   string
 	}{
-		"ServesAlone":                     {eu(1), nil, ""},
-		"ServesFirst":                     {regions.Promotion{}, nil, ""},
-		"ServesBesideAStandby":            {eu(3), []Claim{{Region: "us", Epoch: 3}}, ""},
-		"ServesBesideAnOlderPrimary":      {eu(3), []Claim{{Region: "us", Epoch: 2, Primary: true}}, ""},
-		"ServesBesideItsOwnProcesses":     {eu(3), []Claim{{Region: "eu", Epoch: 3, Primary: true}}, ""},
-		"WaitsForAnotherFirst":            {regions.Promotion{}, []Claim{{Region: "us", Epoch: 0, Primary: true}}, "Region us is the primary"},
-		"WaitsForALaterPrimary":           {eu(3), []Claim{{Region: "us", Epoch: 4, Primary: true}}, "promoted (epoch 4) after this database (epoch 3)"},
-		"WaitsIfBothWerePromoted":         {eu(3), []Claim{{Region: "us", Epoch: 3, Primary: true}}, "Region eu and another were both promoted (epoch 3). Neither serves"},
-		"WaitsIfItsDatabaseNamesAnother":  {regions.Promotion{Epoch: 2, Region: "us"}, nil, "Region us is the primary (epoch 2), not eu. Run `reelay region promote`"},
-		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{Region: "us", Epoch: 2, Primary: true}}, "Region us is the primary"},
-		"DoesNotFearLaterStandbys":        {eu(1), []Claim{{Region: "us", Epoch: 5}}, ""},
-		"DoesNotFearOtherDatabases":       {eu(1), []Claim{{Region: "us", Epoch: 5, Primary: true, Installation: "another"}}, ""},
-		"WaitsOnceItLearnedOfAnother":     {regions.Promotion{Epoch: 4, Region: "us", Learned: true}, nil, "while this region was away"},
+		"ServesAlone":                 {eu(1), nil, ""},
+		"ServesFirst":                 {regions.Promotion{}, nil, ""},
+		"ServesBesideAStandby":        {eu(3), []Claim{{Region: "us", Epoch: 3}}, ""},
+		"ServesBesideAnOlderPrimary":  {eu(3), []Claim{{Region: "us", Epoch: 2, Primary: true}}, ""},
+		"ServesBesideItsOwnProcesses": {eu(3), []Claim{{Region: "eu", Epoch: 3, Primary: true}}, ""},
+		"WaitsForAnotherFirst": {regions.Promotion{}, []Claim{{Region: "us", Epoch: 0, Primary: true}},
+			"Region us is the primary"},
+		"WaitsForALaterPrimary": {eu(3), []Claim{{Region: "us", Epoch: 4, Primary: true}},
+			"promoted (epoch 4) after this database (epoch 3)"},
+		"WaitsIfBothWerePromoted": {eu(3), []Claim{{Region: "us", Epoch: 3, Primary: true}},
+			"Region eu and another were both promoted (epoch 3). Neither serves"},
+		"WaitsIfItsDatabaseNamesAnother": {regions.Promotion{Epoch: 2, Region: "us"}, nil,
+			"Region us is the primary (epoch 2), not eu. Run `reelay region promote`"},
+		"WaitsAlsoBesideAnotherThatFails": {regions.Promotion{Epoch: 2, Region: "us"}, []Claim{{Region: "us", Epoch: 2, Primary: true}},
+			"Region us is the primary"},
+		"DoesNotFearLaterStandbys":    {eu(1), []Claim{{Region: "us", Epoch: 5}}, ""},
+		"DoesNotFearOtherDatabases":   {eu(1), []Claim{{Region: "us", Epoch: 5, Primary: true, Installation: "another"}}, ""},
+		"WaitsOnceItLearnedOfAnother": {regions.Promotion{Epoch: 4, Region: "us", Learned: true}, nil, "while this region was away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +169,8 @@ func TestGuard(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		require.NoError(t, (&Guard{Name: "eu", Peers: saying()}).Watch(ctx, db))
-		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{Region: "us", Epoch: 9, Primary: true, Installation: installation(t, db)})}).Enter(ctx, db), context.Canceled)
+		require.ErrorIs(t, (&Guard{Name: "eu", Peers: saying(Claim{Region: "us", Epoch: 9, Primary: true, Installation: installation(t,
+			db)})}).Enter(ctx, db), context.Canceled)
 		require.NoError(t, (*Guard)(nil).Enter(ctx, db))
 		require.NoError(t, (*Guard)(nil).Watch(ctx, db))
 	})
@@ -225,7 +231,8 @@ func TestPromoter(t *testing.T) {
 
 	t.Run("ListsAllHindrances", func(t *testing.T) {
 		t.Parallel()
-		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}, Server: regions.Server{Standby: true, Receiving: true},
+		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}, Server: regions.Server{Standby: true,
+			Receiving: true},
 			Peers: answering(Claim{Region: "eu", Epoch: 1, Primary: true})}
 
 		all := s.Report().Hindrances
@@ -241,8 +248,10 @@ func TestPromoter(t *testing.T) {
 		t.Parallel()
 		s := &Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu"}}
 		require.Contains(t, s.Unheard()[0], "nothing was asked")
-		s.Peers = append(answering(Claim{Region: "ap", Epoch: 1}, Claim{Region: "us"}), Peer{Address: "https://api.eu", Failure: "it does not answer (connection refused)"})
-		require.Equal(t, []string{"https://api.us: It is this region itself, us", "https://api.eu: It does not answer (connection refused)"}, s.Unheard())
+		s.Peers = append(answering(Claim{Region: "ap", Epoch: 1}, Claim{Region: "us"}), Peer{Address: "https://api.eu",
+			Failure: "it does not answer (connection refused)"})
+		require.Equal(t, []string{"https://api.us: It is this region itself, us",
+			"https://api.eu: It does not answer (connection refused)"}, s.Unheard())
 	})
 
 	t.Run("MeasuresTheLossUntilThePrimaryWasLastHeard", func(t *testing.T) {

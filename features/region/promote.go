@@ -81,7 +81,8 @@ func (s *Standing) Loss() (loss time.Duration, known, heard bool) {
 
 // PromoteRight is how the role gets the right to promote: rights on functions are those of one database.
 func (s *Standing) PromoteRight() string {
-	return fmt.Sprintf("as a superuser, on the primary: `psql -d %s -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO %s'`", s.Server.Database, s.Server.Role)
+	return fmt.Sprintf("as a superuser, on the primary: `psql -d %s -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO %s'`",
+		s.Server.Database, s.Server.Role)
 }
 
 // Hindrances returns why the region cannot be promoted now, and what to do.

@@ -117,8 +117,9 @@ func (p ReportedPeer) State() string {
 // Report returns what operators see of it.
 func (s *Standing) Report() *Report {
 	r := &Report{Region: s.Region, Serves: s.serves(), Database: "primary", Receiving: s.Server.Receiving,
-		UnappliedBytes: s.Server.Unapplied, Standbys: append([]regions.Standby{}, s.Server.Standbys...), CommitsWaitFor: s.Server.Synchronous,
-		Primary: s.Newest.Region, Epoch: s.Newest.Epoch, Promotions: []ReportedPromotion{}, Peers: []ReportedPeer{}, Warnings: s.Warnings()}
+		UnappliedBytes: s.Server.Unapplied, Standbys: append([]regions.Standby{}, s.Server.Standbys...),
+		CommitsWaitFor: s.Server.Synchronous,
+		Primary:        s.Newest.Region, Epoch: s.Newest.Epoch, Promotions: []ReportedPromotion{}, Peers: []ReportedPeer{}, Warnings: s.Warnings()}
 	if s.Server.Standby {
 		r.Database = "standby"
 		if age, known := s.Age(); known && s.TakesOver() {
@@ -130,7 +131,8 @@ func (s *Standing) Report() *Report {
 		r.Since = &s.Newest.At
 	}
 	for i, p := range s.Promotions {
-		one := ReportedPromotion{Epoch: p.Epoch, Region: p.Region, At: p.At, By: p.By, NewestAt: p.NewestAt, HeardAt: p.HeardAt, Learned: p.Learned}
+		one := ReportedPromotion{Epoch: p.Epoch, Region: p.Region, At: p.At, By: p.By, NewestAt: p.NewestAt, HeardAt: p.HeardAt,
+			Learned: p.Learned}
 		if i+1 < len(s.Promotions) {
 			one.From = s.Promotions[i+1].Region
 		}
@@ -156,14 +158,16 @@ func (s *Standing) Warnings() []Warning {
 		all = append(all, Warning{stuck, regions.UnstickFix})
 	}
 	if len(s.Peers) == 0 {
-		all = append(all, Warning{"No peers are set (REELAY_REGION_PEERS): no other region is asked. This region does not learn of it when another takes over.",
-			"Set REELAY_REGION_PEERS to the apis of the other regions, for api and control: docs/operators/regions.md, Set it up."})
+		all = append(all,
+			Warning{"No peers are set (REELAY_REGION_PEERS): no other region is asked. This region does not learn of it when another takes over.",
+				"Set REELAY_REGION_PEERS to the apis of the other regions, for api and control: docs/operators/regions.md, Set it up."})
 	}
 	switch {
 	case !s.Server.Standby:
 		if !s.Server.MayPromote && s.Server.Role != "" {
-			all = append(all, Warning{fmt.Sprintf("The role %s may not promote a standby: `reelay region promote` in another region will fail.", s.Server.Role),
-				"Run " + s.PromoteRight() + ", unless your cloud promotes the standby."})
+			all = append(all,
+				Warning{fmt.Sprintf("The role %s may not promote a standby: `reelay region promote` in another region will fail.", s.Server.Role),
+					"Run " + s.PromoteRight() + ", unless your cloud promotes the standby."})
 		}
 		return all
 	case s.Newest.Region == s.Region:
@@ -175,8 +179,9 @@ func (s *Standing) Warnings() []Warning {
 			"If that region runs, look into the log of PostgreSQL here. If it is lost, promote this one."})
 	}
 	if s.Server.Synchronous != "" {
-		all = append(all, Warning{fmt.Sprintf("synchronous_standby_names is %s here: once promoted, nothing can be written until such a standby follows.",
-			s.Server.Synchronous), "Run on this server `" + regions.UnstickSQL + "` It is for the primary only."})
+		all = append(all,
+			Warning{fmt.Sprintf("synchronous_standby_names is %s here: once promoted, nothing can be written until such a standby follows.",
+				s.Server.Synchronous), "Run on this server `" + regions.UnstickSQL + "` It is for the primary only."})
 	}
 	return all
 }
@@ -199,14 +204,17 @@ func (s *Standing) peer(p Peer) ReportedPeer {
 		r.Trouble, r.Problem = TroubleForeign, fmt.Sprintf("The database of %s is no copy of this one.", c.Region)
 		r.Fix = "Make its PostgreSQL a standby of this one: docs/operators/regions.md, Set it up."
 	case c.Primary && !s.TakesOver() && c.Epoch > s.Newest.Epoch:
-		r.Trouble, r.Problem = TroubleServes, fmt.Sprintf("Region %s took over from this one (epoch %d; here it is %d).", c.Region, c.Epoch, s.Newest.Epoch)
+		r.Trouble, r.Problem = TroubleServes, fmt.Sprintf("Region %s took over from this one (epoch %d; here it is %d).", c.Region, c.Epoch,
+			s.Newest.Epoch)
 		r.Fix = "This region stops. Keep it so, and make its database a standby: docs/operators/regions.md, Two primaries."
 	case c.Primary && !s.TakesOver():
-		r.Trouble, r.Problem = TroubleServes, fmt.Sprintf("Region %s claims to be the primary, too (epoch %d; here it is %d).", c.Region, c.Epoch, s.Newest.Epoch)
+		r.Trouble, r.Problem = TroubleServes, fmt.Sprintf("Region %s claims to be the primary, too (epoch %d; here it is %d).", c.Region,
+			c.Epoch, s.Newest.Epoch)
 		r.Fix = "Stop the api and control processes of the region that was promoted first: docs/operators/regions.md, Two primaries."
 	case c.Overtaken:
 		r.Trouble = TroubleOvertaken
-		r.Problem = fmt.Sprintf("Region %s was the primary, and another region took over: what it accepted since is in its database only.", c.Region)
+		r.Problem = fmt.Sprintf("Region %s was the primary, and another region took over: what it accepted since is in its database only.",
+			c.Region)
 		r.Fix = "Within a day, look there for jobs that are not here, and then make it a standby: docs/operators/regions.md, Two primaries."
 	}
 	return r

@@ -21,19 +21,25 @@ func TestReport(t *testing.T) {
 			trouble, word string
 			state         string
 		}{
-			"AStandbyThatWaits":    {&Claim{Region: "us", Epoch: 2, Installation: "one"}, "", "", "WAITS"},
-			"OneThatKnowsNothing":  {&Claim{Region: "us"}, "", "", "WAITS"},
-			"OneThatIsSilent":      {nil, "SILENT", "It does not answer: no route.", "SILENT"},
-			"OneOfThisRegion":      {&Claim{Region: "eu", Epoch: 2, Primary: true, Installation: "one"}, "FOREIGN", "this region itself, eu", "FOREIGN"},
-			"OneThatIsNoCopy":      {&Claim{Region: "us", Epoch: 7, Primary: true, Installation: "two"}, "FOREIGN", "no copy of this one", "FOREIGN"},
-			"OneThatServesToo":     {&Claim{Region: "us", Epoch: 1, Primary: true, Installation: "one"}, "SERVES_TOO", "(epoch 1; here it is 2)", "SERVES_TOO"},
-			"OneThatTookOver":      {&Claim{Region: "us", Epoch: 3, Primary: true, Installation: "one"}, "SERVES_TOO", "took over from this one (epoch 3; here it is 2)", "SERVES_TOO"},
-			"OneThatWasOvertaken":  {&Claim{Region: "us", Epoch: 2, Installation: "one", Overtaken: true}, "OVERTAKEN", "in its database only", "OVERTAKEN"},
+			"AStandbyThatWaits":   {&Claim{Region: "us", Epoch: 2, Installation: "one"}, "", "", "WAITS"},
+			"OneThatKnowsNothing": {&Claim{Region: "us"}, "", "", "WAITS"},
+			"OneThatIsSilent":     {nil, "SILENT", "It does not answer: no route.", "SILENT"},
+			"OneOfThisRegion": {&Claim{Region: "eu", Epoch: 2, Primary: true, Installation: "one"}, "FOREIGN",
+				"this region itself, eu", "FOREIGN"},
+			"OneThatIsNoCopy": {&Claim{Region: "us", Epoch: 7, Primary: true, Installation: "two"}, "FOREIGN", "no copy of this one",
+				"FOREIGN"},
+			"OneThatServesToo": {&Claim{Region: "us", Epoch: 1, Primary: true, Installation: "one"}, "SERVES_TOO",
+				"(epoch 1; here it is 2)", "SERVES_TOO"},
+			"OneThatTookOver": {&Claim{Region: "us", Epoch: 3, Primary: true, Installation: "one"}, "SERVES_TOO",
+				"took over from this one (epoch 3; here it is 2)", "SERVES_TOO"},
+			"OneThatWasOvertaken": {&Claim{Region: "us", Epoch: 2, Installation: "one", Overtaken: true}, "OVERTAKEN",
+				"in its database only", "OVERTAKEN"},
 			"OneWithoutADatabase":  {&Claim{Region: "us", Epoch: 0, Installation: ""}, "", "", "WAITS"},
 			"OneThatNamesAnother":  {&Claim{Region: "us", Epoch: 1, Installation: "one"}, "", "", "WAITS"},
 			"OneWithALaterStandby": {&Claim{Region: "us", Epoch: 9, Installation: "one"}, "", "", "WAITS"},
 		} {
-			s := &Standing{Region: "eu", Newest: newest, Peers: []Peer{{Address: "https://api.us", Claim: c.claim, Failure: "it does not answer: no route"}}}
+			s := &Standing{Region: "eu", Newest: newest, Peers: []Peer{{Address: "https://api.us", Claim: c.claim,
+				Failure: "it does not answer: no route"}}}
 
 			got := s.Report().Peers[0]
 
@@ -43,7 +49,8 @@ func TestReport(t *testing.T) {
 			require.Equal(t, c.claim != nil, got.Answers, name)
 			require.Equal(t, c.state, got.State(), name)
 		}
-		standby := &Standing{Region: "us", Newest: newest, Server: regions.Server{Standby: true}, Peers: answering(Claim{Region: "eu", Epoch: 2, Primary: true, Installation: "one"})}
+		standby := &Standing{Region: "us", Newest: newest, Server: regions.Server{Standby: true}, Peers: answering(Claim{Region: "eu",
+			Epoch: 2, Primary: true, Installation: "one"})}
 		require.Equal(t, "SERVES", standby.Report().Peers[0].State(), "the primary of a standby is no rival")
 		require.False(t, standby.Report().Serves)
 		require.Equal(t, "It was not asked yet.", (&Standing{Peers: []Peer{{}}}).Report().Peers[0].Problem)
@@ -64,14 +71,24 @@ func TestReport(t *testing.T) {
 			want     []string
 		}{
 			"NotOfAPrimary": {Standing{Region: "eu", Newest: eu, Server: may, Peers: peers}, nil},
-			"NotOfAStandby": {Standing{Region: "us", Newest: eu, Server: with(func(s *regions.Server) { s.Standby, s.Receiving = true, true }), Peers: peers}, nil},
+			"NotOfAStandby": {Standing{Region: "us", Newest: eu, Server: with(func(s *regions.Server) {
+				s.Standby, s.Receiving = true,
+					true
+			}), Peers: peers}, nil},
 			"OfOneWithoutPeers": {Standing{Region: "eu", Newest: eu, Server: may},
 				[]string{"No peers are set"}},
-			"OfStuckCommits": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.CommitsWait, s.Synchronous = true, "us" }), Peers: peers},
+			"OfStuckCommits": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) {
+				s.CommitsWait,
+					s.Synchronous = true, "us"
+			}), Peers: peers},
 				[]string{"no write succeeds"}},
-			"OfAMissingRight": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.MayPromote = false }), Peers: peers},
+			"OfAMissingRight": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.MayPromote = false }),
+				Peers: peers},
 				[]string{"The role reelay may not promote"}},
-			"OfAStandbyInTrouble": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) { s.Standby, s.Synchronous = true, "us" }), Peers: peers},
+			"OfAStandbyInTrouble": {Standing{Region: "eu", Newest: eu, Server: with(func(s *regions.Server) {
+				s.Standby,
+					s.Synchronous = true, "us"
+			}), Peers: peers},
 				[]string{"called eu as this region is", "receives nothing from eu", "synchronous_standby_names is us here"}},
 		} {
 			got := c.standing.Report().Warnings
@@ -81,7 +98,8 @@ func TestReport(t *testing.T) {
 				require.NotEmpty(t, got[i].Fix, name)
 			}
 		}
-		require.Contains(t, (&Standing{Server: may}).PromoteRight(), "`psql -d reelay -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO reelay'`")
+		require.Contains(t, (&Standing{Server: may}).PromoteRight(),
+			"`psql -d reelay -c 'GRANT EXECUTE ON FUNCTION pg_promote(boolean, integer) TO reelay'`")
 	})
 
 	t.Run("DoesNotServeOnceAnotherTookOver", func(t *testing.T) {
@@ -117,7 +135,8 @@ func TestReport(t *testing.T) {
 			r.Promotions[i].At = time.Time{}
 		}
 		require.Equal(t, []ReportedPromotion{
-			{Epoch: 3, Region: "us", From: "eu", Learned: true}, {Epoch: 2, Region: "eu", From: "us", By: "root@db2"}, {Epoch: 1, Region: "us"},
+			{Epoch: 3, Region: "us", From: "eu", Learned: true}, {Epoch: 2, Region: "eu", From: "us", By: "root@db2"}, {Epoch: 1,
+				Region: "us"},
 		}, r.Promotions)
 		require.False(t, r.Serves)
 		require.Empty(t, r.Standbys)

@@ -248,13 +248,16 @@ func refused(what string, err error) *flaw {
 func blame(err error, author string) *flaw {
 	switch fleet.ClassOf(err) {
 	case fleet.Stockout, fleet.Quota:
-		return &flaw{level: LevelUntested, fix: "Try again when the cloud has such machines, or with another machine type or region (--file)."}
+		return &flaw{level: LevelUntested,
+			fix: "Try again when the cloud has such machines, or with another machine type or region (--file)."}
 	case fleet.Permission:
-		return &flaw{level: LevelUntested, fix: "Set the credentials and variables of the program in this shell, give them the rights that " +
-			"they need, and install its tools: docs/operators/clouds.md lists them for the programs of Reelay."}
+		return &flaw{level: LevelUntested,
+			fix: "Set the credentials and variables of the program in this shell, give them the rights that " +
+				"they need, and install its tools: docs/operators/clouds.md lists them for the programs of Reelay."}
 	case fleet.Invalid:
-		return &flaw{level: LevelUntested, fix: "Correct the options and the machine type in --file or --settings: docs/operators/clouds.md lists " +
-			"them for the programs of Reelay. If they are right, correct the program."}
+		return &flaw{level: LevelUntested,
+			fix: "Correct the options and the machine type in --file or --settings: docs/operators/clouds.md lists " +
+				"them for the programs of Reelay. If they are right, correct the program."}
 	}
 	return &flaw{fix: author}
 }

@@ -43,7 +43,8 @@ func TestLive(t *testing.T) {
 			p.Settings = []byte(strings.Replace(string(p.Settings), `"serviceAccount":"`+workerAccount+`"`, `"serviceAccount":""`, 1))
 		}, all, later(map[string]string{"register": gce.LiveUntested}), "no settings.serviceAccount"},
 		"GuestAttributesAreForbidden": {func(s *fakegce.Server, _ *capacity.Pool) {
-			s.Inject(fakegce.Fault{Method: "instances.getGuestAttributes", Status: 403, Reason: "forbidden", Message: "by a policy", Times: -1})
+			s.Inject(fakegce.Fault{Method: "instances.getGuestAttributes", Status: 403, Reason: "forbidden", Message: "by a policy",
+				Times: -1})
 		}, all, later(map[string]string{"register": gce.LiveUntested}), "compute.instances.getGuestAttributes"},
 		"GuestAttributesFailInPassing": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Inject(fakegce.Fault{Method: "instances.getGuestAttributes", Status: 503, Reason: "backendError", Times: 5})
@@ -54,7 +55,8 @@ func TestLive(t *testing.T) {
 			}
 		}, []string{"list", "create", "clean"}, map[string]string{"create": gce.LiveUntested}, "STOCKOUT"},
 		"Denied": {func(s *fakegce.Server, _ *capacity.Pool) {
-			s.Inject(fakegce.Fault{Method: "instances.insert", Status: 403, Reason: "forbidden", Message: "compute.instances.create", Times: -1})
+			s.Inject(fakegce.Fault{Method: "instances.insert", Status: 403, Reason: "forbidden", Message: "compute.instances.create",
+				Times: -1})
 		}, []string{"list", "create", "clean"}, map[string]string{"create": gce.LiveWrong}, "compute.instances.create"},
 		"AnOutage": {func(s *fakegce.Server, _ *capacity.Pool) {
 			s.Inject(fakegce.Fault{Method: "instances.aggregatedList", Status: 503, Reason: "backendError", Times: -1})
@@ -86,7 +88,8 @@ func TestLive(t *testing.T) {
 			require.Contains(t, report.Markdown(), c.says)
 			require.NotContains(t, report.Markdown(), enrolmentKey)
 			require.NotContains(t, report.Markdown(), "eyJ", "an identity token")
-			require.Equal(t, slices.Contains(steps, "costs"), strings.Contains(report.Markdown(), "WHERE project.id = '"+fakegce.Project+"'"))
+			require.Equal(t, slices.Contains(steps, "costs"), strings.Contains(report.Markdown(),
+				"WHERE project.id = '"+fakegce.Project+"'"))
 			require.Empty(t, server.Instances())
 			require.Empty(t, report.Remaining)
 		})
@@ -126,7 +129,8 @@ func TestLive(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, report.Passed())
 		require.Equal(t, report.Machine, report.Remaining)
-		require.Contains(t, report.Markdown(), "gcloud compute instances delete "+report.Machine+" --project="+fakegce.Project+" --zone="+report.Zone)
+		require.Contains(t,
+			report.Markdown(), "gcloud compute instances delete "+report.Machine+" --project="+fakegce.Project+" --zone="+report.Zone)
 	})
 
 	t.Run("RefusesABadPool", func(t *testing.T) {
@@ -195,7 +199,8 @@ func TestLiveIdentity(t *testing.T) {
 		result string
 		says   string
 	}{
-		"Itself": {func(t *testing.T, i *compute.Instance) string { return token(t, audience(i), i) }, gce.LiveOK, "refused for another run"},
+		"Itself": {func(t *testing.T, i *compute.Instance) string { return token(t, audience(i), i) }, gce.LiveOK,
+			"refused for another run"},
 		"TheTokenOfAnotherRun": {func(t *testing.T, i *compute.Instance) string {
 			return token(t, "https://reelay.invalid/doctor/5f0c6a9e-5a0b-4a58-9a4e-6a6c7a8b9c0d", i)
 		}, gce.LiveWrong, "its audience is wrong"},
@@ -222,7 +227,8 @@ func TestLiveIdentity(t *testing.T) {
 			})
 		}, gce.LiveWrong, "REELAY_GCE_IDENTITY_PROJECTS"},
 		"AnotherAccount": {func(t *testing.T, i *compute.Instance) string {
-			return token(t, audience(i), i, func(c map[string]any) { c["email"] = "default@" + fakegce.Project + ".iam.gserviceaccount.com" })
+			return token(t,
+				audience(i), i, func(c map[string]any) { c["email"] = "default@" + fakegce.Project + ".iam.gserviceaccount.com" })
 		}, gce.LiveWrong, "REELAY_GCE_IDENTITY_ACCOUNTS"},
 		"AnotherIssuer": {func(t *testing.T, i *compute.Instance) string {
 			forger, err := fakegce.StartIssuer()

@@ -59,7 +59,7 @@ func (v deletionView) live() string {
 var keptWhy = map[erasure.Kind]string{
 	erasure.Ledger: "What its jobs cost, without users and prompts.",
 	erasure.Audit:  "What operators did to the account. The log is never changed.",
-	erasure.Pools:  "Pools that are dedicated to it. They serve nobody now: change or delete them.",
+	erasure.Pools:  "Pools that are dedicated to it. They get no workers now: change or delete them.",
 }
 
 // dataName returns the name of a kind of data for people.

@@ -10,8 +10,8 @@ import (
 // that found the port open does not try another process for it. Once the process was asked to stop,
 // /readyz says so.
 type Gate struct {
-	// Why, if it is not nil, says on /readyz why the gate is still shut; "" if only PostgreSQL is missing. It is for operators: others
-	// are told to try again.
+	// Why, if it is not nil, says on /readyz why the gate is still shut; "" if only PostgreSQL is missing. It is for operators: other
+	// callers are asked to repeat their request.
 	Why func() string
 	// Outside serves paths also while the gate is shut.
 	Outside map[string]http.Handler

@@ -218,15 +218,17 @@ func promoteCommand() *cobra.Command {
 					said.Hindrances = nil
 					return document.Print(output.ScreenOf(cmd.OutOrStdout()), said, nil)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Region %s is the primary (epoch %d). Its api and control processes serve within seconds.\n"+
-					"Now let the public name lead to this region, and keep the old one off: docs/operators/regions.md.\n", made.Region, made.Epoch)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(),
+					"Region %s is the primary (epoch %d). Its api and control processes serve within seconds.\n"+
+						"Now let the public name lead to this region, and keep the old one off: docs/operators/regions.md.\n", made.Region, made.Epoch)
 				return err
 			})
 		},
 	}
 	document.AddDocumentFlags(cmd, &asJSON)
 	yes.AddFlag(cmd)
-	cmd.Flags().DurationVar(&maxLoss, "max-loss", usualLoss, "with --yes: for how long before the primary was last heard its newest transactions may be missing")
+	cmd.Flags().DurationVar(&maxLoss,
+		"max-loss", usualLoss, "with --yes: for how long before the primary was last heard its newest transactions may be missing")
 	return cmd
 }
 
@@ -263,7 +265,8 @@ func promotionLoss(s *region.Standing) string {
 		if s.Server.HeardAt != nil {
 			words = append(words, fmt.Sprintf("The primary was last heard at %s.", utcOf(s.Server.HeardAt)))
 		} else {
-			words = append(words, fmt.Sprintf("It is not known when the primary was last heard (GRANT pg_monitor TO %s lets PostgreSQL say it).", s.Server.Role))
+			words = append(words,
+				fmt.Sprintf("It is not known when the primary was last heard (GRANT pg_monitor TO %s lets PostgreSQL say it).", s.Server.Role))
 		}
 		words = append(words, "What it acknowledged since is lost, unless it waited for this standby (synchronous_standby_names).")
 	}

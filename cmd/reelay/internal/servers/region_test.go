@@ -14,7 +14,8 @@ import (
 func lost() *region.Standing {
 	died := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &region.Standing{Region: "us", Newest: regions.Promotion{Epoch: 1, Region: "eu", At: died.Add(-time.Hour)},
-		Peers: []region.Peer{{Address: "http://api.eu.internal", Failure: "it does not answer (connection refused): nobody knows whether it serves"}},
+		Peers: []region.Peer{{Address: "http://api.eu.internal",
+			Failure: "it does not answer (connection refused): whether it serves is unknown"}},
 		Server: regions.Server{Standby: true, MayPromote: true, Role: "reelay", Database: "reelay", Now: died.Add(67 * time.Second),
 			LastCommit: new(died.Add(-2 * time.Second)), HeardAt: &died}}
 }
@@ -31,25 +32,29 @@ func TestRegionPromotion(t *testing.T) {
 		t.Parallel()
 		s := lost()
 		s.Server.LastCommit = new(s.Server.HeardAt.Add(-150 * time.Second))
-		require.EqualError(t, tooMuch(s, usualLoss), "the newest transaction here is of 2026-01-02 03:01:35 UTC, and the primary was last heard at "+
-			"2026-01-02 03:04:05 UTC: that is 2 min 30 s, more than --max-loss 30s. Nothing was done. If that loss is acceptable, give --max-loss 3m, "+
-			"or run it at a terminal without --yes")
+		require.EqualError(t,
+			tooMuch(s, usualLoss), "the newest transaction here is of 2026-01-02 03:01:35 UTC, and the primary was last heard at "+
+				"2026-01-02 03:04:05 UTC: that is 2 min 30 s, more than --max-loss 30s. Nothing was done. If that loss is acceptable, give --max-loss 3m, "+
+				"or run it at a terminal without --yes")
 		s = lost()
 		s.Server.HeardAt = nil
-		require.ErrorContains(t, tooMuch(s, usualLoss), "GRANT pg_monitor TO reelay lets PostgreSQL say it), so the time until now counts: that is 1 min 09 s")
+		require.ErrorContains(t,
+			tooMuch(s, usualLoss), "GRANT pg_monitor TO reelay lets PostgreSQL say it), so the time until now counts: that is 1 min 09 s")
 		s.Server.LastCommit = nil
 		require.ErrorContains(t, tooMuch(s, time.Hour), "run it at a terminal without --yes")
 	})
 
 	t.Run("SaysWhatIsLostAndWhoDidNotAnswer", func(t *testing.T) {
 		t.Parallel()
-		require.Equal(t, "The newest transaction is of 2026-01-02 03:04:03 UTC, and nothing after it was received. The primary was last heard at "+
-			"2026-01-02 03:04:05 UTC. What it acknowledged since is lost, unless it waited for this standby (synchronous_standby_names). "+
-			"http://api.eu.internal: It does not answer (connection refused): nobody knows whether it serves. The other region must stay off. Promote us?",
+		require.Equal(t,
+			"The newest transaction is of 2026-01-02 03:04:03 UTC, and nothing after it was received. The primary was last heard at "+
+				"2026-01-02 03:04:05 UTC. What it acknowledged since is lost, unless it waited for this standby (synchronous_standby_names). "+
+				"http://api.eu.internal: It does not answer (connection refused): whether it serves is unknown. The other region must stay off. Promote us?",
 			promotionQuestion(lost()))
 		s := lost()
 		s.Server.Unapplied, s.Peers, s.Server.HeardAt = 7, nil, nil
-		for _, words := range []string{"7 bytes that were received after it are replayed first", "nothing was asked", "It is not known when the primary was last heard"} {
+		for _, words := range []string{"7 bytes that were received after it are replayed first", "nothing was asked",
+			"It is not known when the primary was last heard"} {
 			require.Contains(t, promotionQuestion(s), words)
 		}
 		s.Server.LastCommit = nil
@@ -60,9 +65,11 @@ func TestRegionPromotion(t *testing.T) {
 		t.Parallel()
 		var out strings.Builder
 		s := lost()
-		s.Promotions = []regions.Promotion{{Epoch: 1, Region: "eu", By: "root@db2", NewestAt: s.Server.LastCommit, HeardAt: s.Server.HeardAt}}
+		s.Promotions = []regions.Promotion{{Epoch: 1, Region: "eu", By: "root@db2", NewestAt: s.Server.LastCommit,
+			HeardAt: s.Server.HeardAt}}
 		require.NoError(t, printRegion(&out, s.Report()))
-		for _, words := range []string{"Heard      the primary, at 2026-01-02 03:04:05 UTC for the last time", "Promote    possible: run `reelay region promote`",
+		for _, words := range []string{"Heard      the primary, at 2026-01-02 03:04:05 UTC for the last time",
+			"Promote    possible: run `reelay region promote`",
 			"Warning    PostgreSQL here receives nothing from eu.", "; the newest transaction that came over is of 2026-01-02 03:04:03 UTC, and the primary before"} {
 			require.Contains(t, out.String(), words)
 		}

@@ -222,9 +222,11 @@ func printDeletion(d *client.AccountDeletion, name string) output.Printer {
 		}
 		for _, pool := range d.Pools {
 			if pool.ServesNobody {
-				fmt.Fprintf(screen, "\nThe pool %s was dedicated to it and serves nobody now: reelay pools delete %[1]s\n", output.Clean(pool.Name))
+				fmt.Fprintf(screen, "\nThe pool %s was dedicated to it and gets no workers now: reelay pools delete %[1]s\n",
+					output.Clean(pool.Name))
 			} else {
-				fmt.Fprintf(screen, "\nThe pool %s is dedicated to it and others: remove it from the pool's accounts.\n", output.Clean(pool.Name))
+				fmt.Fprintf(screen, "\nThe pool %s is dedicated to it and others: remove it from the pool's accounts.\n",
+					output.Clean(pool.Name))
 			}
 		}
 		if d.FinishedAt == nil {

@@ -101,7 +101,7 @@ func printPool(to io.Writer, p *client.Pool, history []client.ScalingDecision) e
 		field("lanes", "%s", strings.ToLower(text.Join(p.Tiers)))
 	}
 	if len(p.Accounts) > 0 {
-		field("accounts", "%s%s", strings.Join(p.Accounts, ", "), lo.Ternary(p.State == client.PoolStateServesNobody, "  (deleted: serves nobody)", ""))
+		field("accounts", "%s%s", strings.Join(p.Accounts, ", "), lo.Ternary(p.State == client.PoolStateServesNobody, "  (deleted)", ""))
 	}
 	field("preemptible", "%s", cmp.Or(strings.ToLower(text.Join(p.YieldingTiers)), "none"))
 	field("machines", "%s each, %s per worker", text.Count(p.WorkersPerMachine, "worker"), text.Count(p.GpusPerWorker, "GPU"))

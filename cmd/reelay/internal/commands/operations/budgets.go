@@ -136,7 +136,7 @@ func removeBudgetCommand() *cobra.Command {
 	})
 }
 
-// resetsAt is when a budget begins anew, with the zone.
+// resetsAt is when the next day or month of a budget begins, with its time zone.
 func resetsAt(at time.Time) string { return at.Local().Format("2006-01-02 15:04 MST") }
 
 // printBudgets prints a line for each budget, and for each user of one of each user.
